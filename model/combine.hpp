@@ -1,0 +1,72 @@
+// The ways to combine MoE partials: what each makes of every element, on the model's side.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "model/element_sum.hpp"
+#include "model/nccl.hpp"
+#include "model/routing.hpp"
+#include "model/schedule.hpp"
+
+namespace samesum {
+
+enum class Scheme : std::uint8_t {
+    reduce_scatter,    ///< ncclReduceScatter; equal sizes only
+    reduce_per_owner,  ///< one ncclReduce a chunk, root = owner, in one group (vLLM's reduce_scatterv)
+    vllm_default,      ///< the first when sizes are equal, else the second
+    fixed_root,        ///< one ncclReduce to a fixed root, then a scatter
+    reduce_broadcast,  ///< one ncclReduce to a fixed root, then a broadcast of everything
+    gather_ordered,    ///< all-gather of the partials, local sum in rank order
+    exchange_ordered,  ///< all-to-all of the partials, local sum in rank order
+    direct_ordered,    ///< one kernel reads the peers' memory, adds in rank order
+    exact,             ///< order-free: the exact sum, rounded once
+};
+inline constexpr std::array all_schemes{Scheme::reduce_scatter,   Scheme::reduce_per_owner, Scheme::vllm_default,
+                                        Scheme::fixed_root,       Scheme::reduce_broadcast, Scheme::gather_ordered,
+                                        Scheme::exchange_ordered, Scheme::direct_ordered,   Scheme::exact};
+
+[[nodiscard]] Scheme parse_scheme(std::string_view word);
+[[nodiscard]] std::string_view name(Scheme scheme);
+/// Does the scheme add in rank order, by its own hand?
+[[nodiscard]] bool is_ordered(Scheme scheme);
+
+struct CombineOptions {
+    int root = 0;                                       ///< of fixed_root and reduce_broadcast
+    Accumulation accumulation = Accumulation::per_hop;  ///< of the ordered schemes
+    Forced forced{};                                    ///< algorithm and protocol of NCCL's calls
+};
+
+/// The orders of a whole combine over the [rows, hidden] buffer, and the rounding that goes with them.
+struct CombinePlan {
+    Schedule schedule;
+    Accumulation accumulation = Accumulation::per_hop;
+};
+
+/// Throws UsageError where the scheme does not take the routing (reduce_scatter of unequal sizes, ranks that differ
+/// from the communicator's).
+[[nodiscard]] CombinePlan plan_combine(Scheme scheme, const Communicator& comm, const Routing& routing, Format format,
+                                       const CombineOptions& options = {});
+
+/// The scheme that vllm_default stands for under this routing.
+[[nodiscard]] Scheme dispatched(Scheme scheme, const Routing& routing);
+
+/// vLLM's gate: the deterministic combine is taken when it is asked for and the communicator has more than 2 ranks;
+/// with 2 every path is one addition.
+[[nodiscard]] Scheme gated(bool batch_invariant, int ranks);
+
+/// Combines whole buffers: partials[q] is rank q's [rows, hidden] buffer; so is the result, row by row as its owner
+/// receives it.
+[[nodiscard]] std::vector<Bits> combine(Scheme scheme, const Communicator& comm, const Routing& routing, Format format,
+                                        std::span<const std::vector<Bits>> partials,
+                                        const CombineOptions& options = {});
+
+/// One element of that result.
+[[nodiscard]] Bits combine_element(const CombinePlan& plan, Format format, std::uint64_t element,
+                                   std::span<const Bits> partials);
+
+}  // namespace samesum

@@ -1,0 +1,44 @@
+// The bits of one element: a tree, the ranks' values, and where the roundings and the scaling happen.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "model/arithmetic.hpp"
+#include "model/format.hpp"
+#include "model/reduction_tree.hpp"
+
+namespace samesum {
+
+/// Where roundings happen: at every addition in the data's format, once at the end of a float32 sum, or once at the end
+/// of an exact sum.
+enum class Accumulation : std::uint8_t { per_hop, fp32_once, exact };
+[[nodiscard]] std::string_view name(Accumulation accumulation);
+[[nodiscard]] Accumulation parse_accumulation(std::string_view word);
+
+/// Everything beside the tree that decides the bits of a sum.
+struct SumRule {
+    Format format = Format::float32;
+    Operation operation = Operation::sum;
+    Accumulation accumulation = Accumulation::per_hop;
+    /// avg and premulsum: each rank's own value is multiplied by this as it enters (1/n rounded to the format for avg).
+    Bits scale = 0;
+    /// The multiplication and the addition of one hop are one fma (NCCL's Simple and LL kernels; not LL128 in 16 bits).
+    bool fused = true;
+    /// Which operand of a hop is the rank's own value: the left one in trees, the right one along rings.
+    bool own_is_left = false;
+};
+
+/// 1/n as ncclAvg scales by it, rounded to the format (NCCL 2.28.9 enqueue.cc, hostToDevRedOp).
+[[nodiscard]] Bits average_scale(Format format, int ranks);
+
+/// leaves[r] is rank r's value. Integer averages divide the wrapped sum at the end, truncating toward zero.
+[[nodiscard]] Bits sum_element(const SumRule& rule, const ReductionTree& tree, std::span<const Bits> leaves);
+
+/// The exact sum rounded once to nearest even: the same for every order and grouping of the values.
+/// NaN when any value is NaN or infinities of both signs occur; -0 only when every value is -0.
+[[nodiscard]] Bits exact_sum(Format format, std::span<const Bits> values);
+
+}  // namespace samesum

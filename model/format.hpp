@@ -1,0 +1,93 @@
+// The number formats that NCCL adds in, and their values as bit patterns.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace samesum {
+
+/// A value is its pattern, right-aligned; bits above the format's width are zero.
+using Bits = std::uint64_t;
+
+/// NCCL's data types (nccl.h, ncclDataType_t).
+enum class Format : std::uint8_t {
+    float64,
+    float32,
+    float16,
+    bfloat16,
+    float8_e4m3,
+    float8_e5m2,
+    int8,
+    uint8,
+    int32,
+    uint32,
+    int64,
+    uint64,
+};
+
+inline constexpr std::array all_formats{Format::float64,     Format::float32,     Format::float16, Format::bfloat16,
+                                        Format::float8_e4m3, Format::float8_e5m2, Format::int8,    Format::uint8,
+                                        Format::int32,       Format::uint32,      Format::int64,   Format::uint64};
+inline constexpr std::array float_formats{Format::float64,  Format::float32,     Format::float16,
+                                          Format::bfloat16, Format::float8_e4m3, Format::float8_e5m2};
+
+/// The numbers behind a format. For integers only name, width and is_signed mean anything.
+struct FormatTraits {
+    std::string_view name;        ///< samesum's name, "bfloat16"
+    std::string_view short_name;  ///< as in records of revealed orders, "bf16"
+    int width;                    ///< bits
+    int exponent_bits;
+    int fraction_bits;  ///< explicit significand bits
+    bool is_float;
+    bool is_signed;
+    bool has_infinity;  ///< float8_e4m3 has none: its top exponent holds numbers
+    Bits nan;           ///< the NaN that NCCL's additions produce (measured on H200, NCCL 2.28.9)
+
+    [[nodiscard]] constexpr int bytes() const { return width / 8; }
+    [[nodiscard]] constexpr int precision() const { return fraction_bits + 1; }
+    [[nodiscard]] constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1; }
+    [[nodiscard]] constexpr Bits mask() const { return width == 64 ? ~Bits{0} : (Bits{1} << width) - 1; }
+    [[nodiscard]] constexpr Bits sign() const { return Bits{1} << (width - 1); }
+    [[nodiscard]] constexpr Bits infinity() const { return ((Bits{1} << exponent_bits) - 1) << fraction_bits; }
+    /// The largest finite value.
+    [[nodiscard]] constexpr Bits largest() const {
+        return has_infinity ? infinity() - 1 : (Bits{1} << (width - 1)) - 2;
+    }
+    [[nodiscard]] constexpr Bits one() const { return Bits(bias()) << fraction_bits; }
+};
+
+[[nodiscard]] const FormatTraits& traits(Format format);
+
+/// Accepts "bfloat16", "bf16", "ncclBfloat16"; throws UsageError listing the choices.
+[[nodiscard]] Format parse_format(std::string_view word);
+[[nodiscard]] std::string_view name(Format format);
+
+[[nodiscard]] bool is_nan(Format format, Bits bits);
+[[nodiscard]] bool is_infinite(Format format, Bits bits);
+[[nodiscard]] bool is_finite(Format format, Bits bits);
+[[nodiscard]] bool is_zero(Format format, Bits bits);
+[[nodiscard]] bool is_subnormal(Format format, Bits bits);
+
+/// Exactly as many hex digits as the format has nibbles: 0x3f80.
+[[nodiscard]] std::string hex(Format format, Bits bits);
+/// With or without 0x; throws UsageError when it is no hex number or too wide for the format.
+[[nodiscard]] Bits parse_hex(Format format, std::string_view word);
+
+/// Shortest decimal that reads back as this value, for people: "1.5", "-0", "inf", "nan".
+[[nodiscard]] std::string decimal(Format format, Bits bits);
+
+/// The value as a double; exact for every float format, rounded for 64-bit integers.
+[[nodiscard]] double to_double(Format format, Bits bits);
+/// Rounded once to the format, to nearest even; overflow gives infinity, or the largest value where there is none.
+/// Integers: truncated, wrapping.
+[[nodiscard]] Bits from_double(Format format, double value);
+
+/// Reads little-endian elements as they lie in memory, e.g. a buffer copied from a GPU.
+[[nodiscard]] Bits load(Format format, std::span<const std::byte> buffer, std::size_t index);
+void store(Format format, std::span<std::byte> buffer, std::size_t index, Bits bits);
+
+}  // namespace samesum

@@ -1,0 +1,156 @@
+// NCCL deals a call's elements to channels in cells; a call may begin on a channel that the call before it left half
+// full, fill whole channels, and end in another half-full one:
+//
+//   channel   0         1          2          3
+//             [task A ][A hi|B lo][ B mid   ][B hi    ]
+//
+// SPDX-License-Identifier: Apache-2.0
+#include "model/partition.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/error.hpp"
+
+namespace samesum {
+namespace {
+
+std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+std::uint64_t round_up(std::uint64_t a, std::uint64_t m) { return divide_up(a, m) * m; }
+
+std::uint64_t element_bytes(const Call& call) { return static_cast<std::uint64_t>(traits(call.format).bytes()); }
+
+/// LL carries a flag beside each word, so its traffic counts four times.
+std::uint64_t weight(const Task& task, int ranks) {
+    return traffic_weight(task.call.collective, ranks) * (task.choice.protocol == Protocol::ll ? 4 : 1);
+}
+
+}  // namespace
+
+std::uint64_t traffic_weight(Collective collective, int ranks) {
+    switch (collective) {
+        case Collective::all_reduce:
+            return 2;
+        case Collective::reduce_scatter:
+            return static_cast<std::uint64_t>(ranks);
+        default:
+            return 1;
+    }
+}
+
+std::vector<std::vector<ChannelPart>> partition(std::span<const Task> tasks, const Communicator& comm) {
+    const bool rounds_up = comm.version >= NcclVersion{2, 29, 2};
+    const std::uint64_t least = rounds_up ? 32768 : 16384;
+    const auto most = static_cast<std::uint64_t>(comm.channels());
+
+    std::uint64_t traffic = 0, wanted = 0;
+    for (const Task& task : tasks) {
+        traffic += std::max(least, task.call.count * element_bytes(task.call) * weight(task, comm.ranks()));
+        wanted += static_cast<std::uint64_t>(task.choice.max_channels);
+    }
+    const std::uint64_t channels = std::max<std::uint64_t>(1, std::min(wanted, most));
+    const std::uint64_t per_channel =
+        rounds_up ? round_up(traffic / channels, 16) : std::max(least, traffic / channels);
+
+    std::vector<std::vector<ChannelPart>> parts;
+    std::uint64_t channel = 0, filled = 0;
+    for (const Task& task : tasks) {
+        const std::uint64_t bytes = element_bytes(task.call);
+        const std::uint64_t w = weight(task, comm.ranks());
+        const std::uint64_t cell = round_up(divide_up(least, w), 16);
+        const std::uint64_t cell_elements = cell / bytes;
+        const std::uint64_t cells = divide_up(task.call.count * bytes, cell);
+        const std::uint64_t cell_traffic = cell * w;
+        std::uint64_t full = std::min(cells, divide_up(per_channel, cell_traffic));  // cells of a whole channel
+        std::uint64_t low =
+            channel + 1 == most
+                ? cells
+                : std::min(cells, divide_up(per_channel > filled ? per_channel - filled : 0, cell_traffic));
+        std::uint64_t middle = (cells - low) / full;  // whole channels
+        std::uint64_t high = (cells - low) % full;
+        if (channel + (low > 0) + middle + (high > 0) > most) {
+            middle = most - channel - 2;
+            full = (cells - low) / (middle + 1);
+            high = full + (cells - low) % (middle + 1);
+        }
+        if (high == 0 && middle > 0) {
+            high = full;
+            --middle;
+        }
+        if (low == 0) {
+            ++channel;
+            if (middle == 0) {
+                low = high;
+                high = 0;
+            } else {
+                low = full;
+                --middle;
+            }
+        }
+
+        std::vector<ChannelPart> own;
+        std::uint64_t begin = 0;
+        const auto give = [&](std::uint64_t given_cells) {
+            const std::uint64_t count = std::min(given_cells * cell_elements, task.call.count - begin);
+            own.push_back({static_cast<int>(channel + own.size()), begin, count});
+            begin += count;
+        };
+        give(low);
+        for (std::uint64_t i = 0; i < middle; ++i) give(full);
+        if (high > 0) give(high);
+        ensure(begin == task.call.count, "the channels' parts cover the call");
+
+        if (high > 0) {
+            channel += middle + 1;
+            filled = own.back().count * bytes * w;
+        } else if (middle > 0) {
+            channel += middle + 1;
+            filled = 0;
+        } else {
+            filled += own.back().count * bytes * w;
+        }
+        if (filled >= per_channel && channel + 1 != most) {
+            ++channel;
+            filled = 0;
+        }
+        parts.push_back(std::move(own));
+    }
+    return parts;
+}
+
+std::uint64_t chunk_elements(const Task& task, std::uint64_t part_count, const Communicator& comm) {
+    const Settings& settings = comm.settings;
+    const auto ranks = static_cast<std::uint64_t>(comm.ranks());
+    const std::uint64_t part_bytes =
+        part_count * element_bytes(task.call) * (task.call.collective == Collective::reduce_scatter ? ranks : 1);
+    std::uint64_t chunk = 0, grain = 0;
+    switch (task.choice.protocol) {
+        case Protocol::ll:
+            chunk = settings.ll_buffer / 8 / 2;
+            grain = 16;
+            break;
+        case Protocol::ll128:
+            chunk = settings.ll128_buffer / 8 / 16 * 15;
+            grain = 1920;
+            break;
+        case Protocol::simple:
+            chunk = settings.simple_buffer / 8;
+            grain = 512;
+            break;
+    }
+    if (task.choice.algorithm == Algorithm::ring && task.choice.protocol == Protocol::simple &&
+        task.call.collective != Collective::reduce)
+        chunk *= 4;  // chunkSteps, include/collectives.h
+    if (task.choice.algorithm == Algorithm::tree && task.choice.protocol == Protocol::ll128) {
+        const double per_node = static_cast<double>(comm.ranks()) / comm.nodes();
+        const double steps = 1 + std::floor(std::log2(comm.nodes())) + 0.1 * per_node;
+        const auto pieces = [&] { return static_cast<double>(part_bytes / chunk); };
+        while (pieces() < steps * 64 / per_node && chunk > 131072) chunk /= 2;
+        while (pieces() < steps * 16 / per_node && chunk > 32768) chunk /= 2;
+    }
+    if (task.choice.algorithm == Algorithm::pat)
+        while (chunk * 16 > part_bytes && chunk > 65536) chunk /= 2;
+    return chunk / grain * (grain / element_bytes(task.call));
+}
+
+}  // namespace samesum

@@ -1,0 +1,201 @@
+// From channels and chunks to orders.
+//
+// Ring all-reduce cuts a channel's part into loops of n chunks; chunk c is summed along the ring and ends at position
+// c:
+//
+//   part      | loop 0              | loop 1              | rest        |
+//   chunks    | 0 | 1 | 2 | 3       | 0 | 1 | 2 | 3       |0|1|2|3      |     n = 4 ranks
+//   order     | ends at ring[0], ring[1], ring[2], ring[3], ring[0], ...
+//
+// SPDX-License-Identifier: Apache-2.0
+#include "model/schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "model/error.hpp"
+
+namespace samesum {
+namespace {
+
+std::uint64_t block_begin(const Part& part, std::uint64_t block) { return part.begin + block * part.period; }
+
+/// The last block that begins at or before `element`, if any.
+std::optional<std::uint64_t> block_before(const Part& part, std::uint64_t element) {
+    if (element < part.begin) return std::nullopt;
+    return std::min((element - part.begin) / part.period, part.blocks - 1);
+}
+
+std::uint64_t block_end(const Part& part, std::uint64_t block) {
+    return std::min(block_begin(part, block) + part.length, part.end);
+}
+
+/// device/all_reduce.h, runRing.
+void append_ring_all_reduce(std::vector<Part>& parts, const Communicator& comm, const Task& task,
+                            const ChannelPart& channel_part) {
+    const auto ranks = static_cast<std::uint64_t>(comm.ranks());
+    const std::uint64_t chunk = chunk_elements(task, channel_part.count, comm);
+    const std::uint64_t grain = 16 / static_cast<std::uint64_t>(traits(task.call.format).bytes());
+    const auto& ring = comm.topology.channels()[static_cast<std::size_t>(channel_part.channel)].ring;
+    const std::uint64_t whole = channel_part.count / (ranks * chunk);
+    std::uint64_t begin = channel_part.begin;
+    const std::uint64_t end = channel_part.begin + channel_part.count;
+    const auto append = [&](std::uint64_t length, std::uint64_t blocks, std::uint64_t until) {
+        parts.push_back({channel_part.channel, begin, length, length, blocks, until, Order::ring(ring, ring->front()),
+                         Part::Turn::ring_position});
+    };
+    if (whole > 0) {
+        append(chunk, whole * ranks, begin + whole * ranks * chunk);
+        begin += whole * ranks * chunk;
+    }
+    if (begin < end) {
+        const std::uint64_t rest = end - begin;
+        const std::uint64_t length = ((rest + ranks - 1) / ranks + grain - 1) / grain * grain;
+        append(length, (rest + length - 1) / length, end);
+    }
+}
+
+Order reduce_order(const Communicator& comm, const Task& task, const ChannelPart& part) {
+    const Channel& channel = comm.topology.channels()[static_cast<std::size_t>(part.channel)];
+    const int ranks = comm.ranks();
+    switch (task.choice.algorithm) {
+        case Algorithm::ring:
+            return Order::ring(channel.ring, task.call.collective == Collective::reduce ? task.call.root : 0);
+        case Algorithm::tree:
+            if (!channel.tree)
+                throw UsageError(
+                    fmt::format("the tree of channel {} is not known: give --log with the 'Trees' lines, "
+                                "--graph, or --nodes",
+                                part.channel));
+            return Order::tree(channel.tree);
+        case Algorithm::pat: {
+            const auto bytes = static_cast<std::uint64_t>(traits(task.call.format).bytes());
+            return Order::pat(
+                ranks, 0, pat_dimensions(ranks, chunk_elements(task, part.count, comm) * bytes, part.count * bytes));
+        }
+        case Algorithm::nvls:
+        case Algorithm::nvls_tree:
+            return Order::not_observable(ranks,
+                                         "the switch adds the values of a node's GPUs, and nothing in NCCL fixes how");
+        default:
+            return Order::not_observable(ranks, "the network adds the values of the nodes, outside of NCCL");
+    }
+}
+
+}  // namespace
+
+Order Part::order_of_block(std::uint64_t block) const {
+    switch (turn) {
+        case Turn::none:
+            return order;
+        case Turn::rank:
+            return order.ending_at(static_cast<int>(block % static_cast<std::uint64_t>(order.ranks())));
+        case Turn::ring_position:
+            return order.ending_at_position(block % static_cast<std::uint64_t>(order.ranks()));
+    }
+    return order;
+}
+
+Schedule::Schedule(int ranks, std::uint64_t size, std::vector<Part> parts)
+    : ranks_(ranks), size_(size), parts_(std::move(parts)) {}
+
+Segment Schedule::segment_at(std::uint64_t element) const {
+    for (const Part& part : parts_) {
+        const auto block = block_before(part, element);
+        if (block && element < block_end(part, *block))
+            return {block_begin(part, *block), block_end(part, *block), part.order_of_block(*block), part.channel};
+    }
+    throw UsageError(fmt::format("element {} is outside of the call's {} elements", element, size_));
+}
+
+void Schedule::visit(std::uint64_t begin, std::uint64_t end, const std::function<bool(const Segment&)>& visit) const {
+    end = std::min(end, size_);
+    while (begin < end) {
+        Segment segment = segment_at(begin);
+        segment.begin = begin;
+        segment.end = std::min(segment.end, end);
+        begin = segment.end;
+        if (!visit(segment)) return;
+    }
+}
+
+std::vector<Part> Schedule::parts_at(std::uint64_t offset) const {
+    std::vector<Part> moved = parts_;
+    for (Part& part : moved) {
+        part.begin += offset;
+        part.end += offset;
+    }
+    return moved;
+}
+
+std::uint64_t Schedule::segment_count() const {
+    std::uint64_t count = 0;
+    for (const Part& part : parts_) count += part.blocks;
+    return count;
+}
+
+std::vector<Order> Schedule::orders(std::size_t most) const {
+    std::vector<Order> found;
+    for (const Part& part : parts_) {
+        const std::uint64_t distinct =
+            part.turn == Part::Turn::none ? 1 : std::min(part.blocks, static_cast<std::uint64_t>(ranks_));
+        for (std::uint64_t block = 0; block < distinct; ++block) {
+            if (found.size() >= most) return found;
+            Order order = part.order_of_block(block);
+            if (std::find(found.begin(), found.end(), order) == found.end()) found.push_back(std::move(order));
+        }
+    }
+    return found;
+}
+
+Schedule make_schedule(const Communicator& comm, const Task& task, std::span<const ChannelPart> channel_parts) {
+    const Call& call = task.call;
+    if (call.collective == Collective::reduce && (call.root < 0 || call.root >= comm.ranks()))
+        throw UsageError(fmt::format("root {} is not a rank; 0 to {}", call.root, comm.ranks() - 1));
+    std::vector<Part> parts;
+    for (const ChannelPart& part : channel_parts) {
+        if (part.count == 0) continue;
+        if (call.collective == Collective::all_reduce && task.choice.algorithm == Algorithm::ring) {
+            append_ring_all_reduce(parts, comm, task, part);
+            continue;
+        }
+        const Order order = reduce_order(comm, task, part);
+        if (call.collective == Collective::reduce_scatter && order.observable()) {
+            const auto ranks = static_cast<std::uint64_t>(comm.ranks());
+            parts.push_back({part.channel, part.begin, part.count, call.count, ranks,
+                             (ranks - 1) * call.count + part.begin + part.count, order, Part::Turn::rank});
+        } else {
+            const std::uint64_t copies =
+                call.collective == Collective::reduce_scatter ? static_cast<std::uint64_t>(comm.ranks()) : 1;
+            parts.push_back({part.channel, part.begin, part.count, std::max<std::uint64_t>(call.count, 1), copies,
+                             (copies - 1) * call.count + part.begin + part.count, order, Part::Turn::none});
+        }
+    }
+    return {comm.ranks(), call.total(comm.ranks()), std::move(parts)};
+}
+
+std::vector<Plan> plan_group(const Communicator& comm, std::span<const Call> calls, Forced forced) {
+    const std::vector<GroupedTask> grouped = prepare_group(comm, calls, forced);
+    std::vector<Task> tasks;
+    for (const GroupedTask& task : grouped) tasks.push_back(task.task);
+    const auto parts = partition(tasks, comm);
+    std::vector<Plan> plans;
+    for (std::size_t i = 0; i < tasks.size(); ++i)
+        plans.push_back({tasks[i], grouped[i].index, parts[i], make_schedule(comm, tasks[i], parts[i])});
+    return plans;
+}
+
+Plan plan_call(const Communicator& comm, const Call& call, Forced forced) {
+    if (call.count == 0) return {{call, {}}, 0, {}, {comm.ranks(), 0, {}}};
+    return std::move(plan_group(comm, std::span(&call, 1), forced).front());
+}
+
+Plan plan_task(const Communicator& comm, const Task& task) {
+    auto parts = partition(std::span(&task, 1), comm).front();
+    Schedule schedule = make_schedule(comm, task, parts);
+    return {task, 0, std::move(parts), std::move(schedule)};
+}
+
+}  // namespace samesum
