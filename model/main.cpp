@@ -3,9 +3,12 @@
 #include <array>
 
 #include "model/cli.hpp"
+#include "model/commands.hpp"
 
 int main(int argc, char** argv) {
     using namespace samesum;
-    const std::array<Command, 0> commands{};
+    const std::array commands{
+        Command{"order", "which order NCCL adds in: show, diff, check, invariance, enumerate, lint", order_command},
+    };
     return run_program(argc, argv, commands);
 }

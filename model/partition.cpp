@@ -100,14 +100,15 @@ std::vector<std::vector<ChannelPart>> partition(std::span<const Task> tasks, con
         if (high > 0) give(high);
         ensure(begin == task.call.count, "the channels' parts cover the call");
 
+        // The next call sees whole cells taken, also where this call did not fill its last one.
         if (high > 0) {
             channel += middle + 1;
-            filled = own.back().count * bytes * w;
+            filled = high * cell_traffic;
         } else if (middle > 0) {
             channel += middle + 1;
             filled = 0;
         } else {
-            filled += own.back().count * bytes * w;
+            filled += low * cell_traffic;
         }
         if (filled >= per_channel && channel + 1 != most) {
             ++channel;
