@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 namespace samesum {
@@ -127,33 +128,71 @@ std::string draw_dot(const ReductionTree& tree, std::span<const std::string> lab
     return text + "}\n";
 }
 
-std::string draw_svg(const ReductionTree& tree, std::string_view title, std::span<const std::string> labels) {
-    const Layout drawing = layout(tree);
-    constexpr int row_height = 26, column_width = 34, top = 34;
-    std::size_t longest = 1;
-    for (const int rank : drawing.leaves) longest = std::max(longest, label_of(rank, labels).size());
-    const int left = 18 + 9 * static_cast<int>(longest);
-    const auto x = [&](int column) { return left + column * column_width; };
-    const auto y = [&](int row) { return top + row * row_height; };
-    const int width = std::max(x(drawing.columns) + 40, 24 + 8 * static_cast<int>(title.size()));
-    const int height = y(static_cast<int>(drawing.leaves.size()));
-    std::string text = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" "
-        "aria-label=\"{2}\">\n<title>{2}</title>\n"
-        "<style>text{{font:14px ui-monospace,monospace;fill:#222}}path{{fill:none;stroke:#456;stroke-width:1.6}}"
-        "circle{{fill:#fff;stroke:#456;stroke-width:1.6}}rect{{fill:#fff}}</style>\n"
-        "<rect width=\"{0}\" height=\"{1}\"/>\n<text x=\"8\" y=\"18\">{2}</text>\n",
-        width, height, escaped(title));
-    for (std::size_t row = 0; row < drawing.leaves.size(); ++row)
-        text += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", left - 8,
-                            y(static_cast<int>(row)) + 5, escaped(label_of(drawing.leaves[row], labels)));
-    for (const Joint& joint : drawing.joints) {
-        text += fmt::format("<path d=\"M{} {}H{}V{}M{} {}H{}\"/>\n", x(joint.upper_column), y(joint.upper),
-                            x(joint.column), y(joint.lower), x(joint.lower_column), y(joint.lower), x(joint.column));
-        text += fmt::format("<circle cx=\"{0}\" cy=\"{1}\" r=\"7\"/><path d=\"M{2} {1}h8M{0} {3}v8\"/>\n",
-                            x(joint.column), y(joint.lower), x(joint.column) - 4, y(joint.lower) - 4);
+std::string draw_svg(const Picture& picture, std::span<const std::string> labels) {
+    constexpr int row_height = 24, column_width = 34, margin = 16, bar_width = 720;
+    // Colours that stay apart for colour-blind readers (Okabe and Ito, 2008).
+    constexpr std::array<std::string_view, 8> palette{"#0072B2", "#E69F00", "#009E73", "#CC79A7",
+                                                      "#56B4E9", "#D55E00", "#F0E442", "#999999"};
+    const auto colour = [&](std::size_t tree) { return palette[tree % palette.size()]; };
+    std::string body;
+    int width = 2 * margin + 9 * static_cast<int>(picture.title.size());
+    int y = 40;
+    if (!picture.bar.empty() && picture.bar.back().end > picture.begin) {
+        const double scale =
+            static_cast<double>(bar_width) / static_cast<double>(picture.bar.back().end - picture.begin);
+        std::uint64_t begin = picture.begin;
+        for (const Picture::Stretch& stretch : picture.bar) {
+            const double x = margin + static_cast<double>(begin - picture.begin) * scale;
+            const double w = static_cast<double>(stretch.end - begin) * scale;
+            const std::string label = stretch.tree < picture.trees.size() ? picture.trees[stretch.tree].label : "...";
+            body += fmt::format(
+                "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"26\" fill=\"{}\"><title>elements {} to "
+                "{}: {}</title></rect>\n",
+                x, y, w, colour(stretch.tree), begin, stretch.end, escaped(label));
+            if (w > 18)
+                body += fmt::format("<text class=\"on\" x=\"{:.2f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+                                    x + w / 2, y + 18, escaped(label));
+            begin = stretch.end;
+        }
+        body += fmt::format("<text x=\"{}\" y=\"{}\">{}</text><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n",
+                            margin, y + 44, picture.begin, margin + bar_width, y + 44, begin);
+        width = std::max(width, bar_width + 2 * margin);
+        y += 70;
     }
-    return text + "</svg>\n";
+    for (std::size_t i = 0; i < picture.trees.size(); ++i) {
+        const Layout drawing = layout(picture.trees[i].tree);
+        std::size_t longest = 1;
+        for (const int rank : drawing.leaves) longest = std::max(longest, label_of(rank, labels).size());
+        const int left = margin + 36 + 9 * static_cast<int>(longest);
+        const auto column_x = [&](int column) { return left + column * column_width; };
+        const auto row_y = [&](int row) { return y + 14 + row * row_height; };
+        body += fmt::format(
+            "<rect x=\"{}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{}\" y=\"{}\">{}</text>\n",
+            margin, y + 3, colour(i), margin + 17, y + 14, escaped(picture.trees[i].label));
+        for (std::size_t row = 0; row < drawing.leaves.size(); ++row)
+            body += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", left - 6,
+                                row_y(static_cast<int>(row)) + 5, escaped(label_of(drawing.leaves[row], labels)));
+        for (const Joint& joint : drawing.joints)
+            body += fmt::format("<path d=\"M{} {}H{}V{}M{} {}H{}\"/>\n", column_x(joint.upper_column),
+                                row_y(joint.upper), column_x(joint.column), row_y(joint.lower),
+                                column_x(joint.lower_column), row_y(joint.lower), column_x(joint.column));
+        for (const Joint& joint : drawing.joints)
+            body += fmt::format("<circle cx=\"{0}\" cy=\"{1}\" r=\"7\"/><path d=\"M{2} {1}h8M{0} {3}v8\"/>\n",
+                                column_x(joint.column), row_y(joint.lower), column_x(joint.column) - 4,
+                                row_y(joint.lower) - 4);
+        width = std::max(width, column_x(drawing.columns) + margin + 8);
+        y = row_y(static_cast<int>(drawing.leaves.size())) + 14;
+    }
+    return fmt::format(
+               "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
+               "role=\"img\" "
+               "aria-label=\"{2}\">\n<title>{2}</title>\n<style>svg{{background:#fff}}text{{font:14px "
+               "ui-monospace,monospace;fill:#222}}text.on{{fill:#fff;paint-order:stroke;stroke:#0006;stroke-width:2px}}"
+               "path{{fill:none;stroke:#456;stroke-width:1.6}}circle{{fill:#fff;stroke:#456;stroke-width:1.6}}</"
+               "style>\n"
+               "<text x=\"{3}\" y=\"24\">{2}</text>\n",
+               width, y, escaped(picture.title), margin) +
+           body + "</svg>\n";
 }
 
 }  // namespace samesum

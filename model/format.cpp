@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "model/arithmetic.hpp"
@@ -97,6 +99,40 @@ Bits parse_hex(Format format, std::string_view word) {
                                      name(format), traits(format).width / 4,
                                      hex(format, traits(format).is_float ? traits(format).one() : 1)));
     return bits;
+}
+
+Bits parse_value(Format format, std::string_view word) {
+    if (word.starts_with("0x") || word.starts_with("0X")) return parse_hex(format, word);
+    const FormatTraits& t = traits(format);
+    const std::string text(word);
+    char* end = nullptr;
+    if (!t.is_float) {
+        errno = 0;
+        const bool negative = text.starts_with('-');
+        const Bits bits = negative ? static_cast<Bits>(std::strtoll(text.c_str(), &end, 10))
+                                   : static_cast<Bits>(std::strtoull(text.c_str(), &end, 10));
+        if (text.empty() || *end != '\0' || errno != 0 || (negative && !t.is_signed) ||
+            decimal(format, bits & t.mask()) != (text.starts_with('+') ? text.substr(1) : text))
+            throw UsageError(fmt::format("'{}' is not an {} number", word, name(format)));
+        return bits & t.mask();
+    }
+    const double value = std::strtod(text.c_str(), &end);
+    if (text.empty() || *end != '\0')
+        throw UsageError(fmt::format("'{}' is not a number, e.g. 1.5, -2e-3, inf, 0x3f80", word));
+    if (format != Format::float32) return from_double(format, value);
+    return std::bit_cast<std::uint32_t>(std::strtof(text.c_str(), nullptr));
+}
+
+std::vector<Bits> parse_values(Format format, std::string_view text, std::size_t count) {
+    std::vector<Bits> values;
+    for (std::size_t i = 0; i < text.size();) {
+        const std::size_t end = std::min(text.find_first_of(" ,\t", i), text.size());
+        if (end > i) values.push_back(parse_value(format, text.substr(i, end - i)));
+        i = end + 1;
+    }
+    if (values.size() != count)
+        throw UsageError(fmt::format("'{}' holds {} values; {} would be right", text, values.size(), count));
+    return values;
 }
 
 double to_double(Format format, Bits bits) {

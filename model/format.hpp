@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace samesum {
 
@@ -76,6 +77,11 @@ struct FormatTraits {
 [[nodiscard]] std::string hex(Format format, Bits bits);
 /// With or without 0x; throws UsageError when it is no hex number or too wide for the format.
 [[nodiscard]] Bits parse_hex(Format format, std::string_view word);
+
+/// A value as a person writes it: a decimal (rounded once), inf, nan, or a 0x bit pattern. Throws UsageError.
+[[nodiscard]] Bits parse_value(Format format, std::string_view word);
+/// So many of them, separated by spaces or commas.
+[[nodiscard]] std::vector<Bits> parse_values(Format format, std::string_view text, std::size_t count);
 
 /// Shortest decimal that reads back as this value, for people: "1.5", "-0", "inf", "nan".
 [[nodiscard]] std::string decimal(Format format, Bits bits);

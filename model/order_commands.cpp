@@ -2,15 +2,487 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "model/cli.hpp"
 #include "model/commands.hpp"
+#include "model/draw.hpp"
+#include "model/element_sum.hpp"
+#include "model/invariance.hpp"
 #include "model/records.hpp"
+#include "model/scenario.hpp"
 
 namespace samesum {
 namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Numbers orders as they are met; descriptions of the same order share a number.
+class OrderBook {
+public:
+    std::size_t number_of(const Order& order) {
+        for (const auto& [known, number] : seen_)
+            if (known == order) return number;
+        std::size_t number = trees_.size();
+        if (order.observable()) {
+            const ReductionTree canonical = order.as_tree().canonical();
+            for (std::size_t i = 0; i < trees_.size() && number == trees_.size(); ++i)
+                if (trees_[i].second == canonical) number = i;
+            if (number == trees_.size()) trees_.emplace_back(order, canonical);
+        } else if (number == trees_.size()) {
+            trees_.emplace_back(order, ReductionTree::leaf(0));
+        }
+        seen_.emplace_back(order, number);
+        return number;
+    }
+    [[nodiscard]] std::size_t size() const { return trees_.size(); }
+    [[nodiscard]] const Order& order(std::size_t number) const { return trees_[number].first; }
+
+private:
+    std::vector<std::pair<Order, std::size_t>> seen_;
+    std::vector<std::pair<Order, ReductionTree>> trees_;
+};
+
+/// A, B, ..., Z, AA, AB, ...
+std::string letters(std::size_t number) {
+    std::string text;
+    for (++number; number > 0; number = (number - 1) / 26)
+        text.insert(text.begin(), static_cast<char>('A' + (number - 1) % 26));
+    return text;
+}
+
+std::string expression(const Order& order) {
+    return order.observable() ? shortened(order.as_tree(), 160) : "not observable: " + order.why_not();
+}
+
+void print_assumptions(const std::vector<std::string>& assumptions) {
+    for (const std::string& assumption : assumptions) fmt::print("assumes {}\n", assumption);
+}
+
+struct Row {
+    std::uint64_t begin, end;
+    int channel;
+    std::size_t order;
+};
+
+/// Segments of [from, schedule end), neighbours of one order and channel joined, at most `most` rows.
+std::vector<Row> rows_of(const Schedule& schedule, OrderBook& book, std::uint64_t from, std::uint64_t to,
+                         std::size_t most) {
+    std::vector<Row> rows;
+    schedule.visit(from, to, [&](const Segment& segment) {
+        const std::size_t order = book.number_of(segment.order);
+        if (!rows.empty() && rows.back().order == order && rows.back().channel == segment.channel) {
+            rows.back().end = segment.end;
+            return true;
+        }
+        if (rows.size() == most) return false;
+        rows.push_back({segment.begin, segment.end, segment.channel, order});
+        return true;
+    });
+    return rows;
+}
+
+std::string rows_as_text(const std::vector<Row>& rows) {
+    std::string text = fmt::format("{:>14} {:>14} {:>14}  {:>7}  order\n", "begin", "end", "elements", "channel");
+    for (const Row& row : rows)
+        text += fmt::format("{:>14} {:>14} {:>14}  {:>7}  {}\n", row.begin, row.end, row.end - row.begin, row.channel,
+                            letters(row.order));
+    return text;
+}
+
+Exit order_show(std::span<const std::string> arguments) {
+    Options options(
+        "order show [flags]", "Shows which order makes which elements of a call: segments and their trees.",
+        {"samesum order show --collective reduce --count 262144 --ranks 8 --ranks-per-node 1 --proto simple",
+         "samesum order show --collective all_reduce --count 4096 --dtype bfloat16 --ranks 8 --ranks-per-node 8 "
+         "--channels 24 --algo ring --proto ll",
+         "samesum order show --calls 'ar:1000;ar:9000' --index 1 --ranks 4 --ranks-per-node 1 --algo ring --proto ll",
+         "samesum order show --collective reduce --count 64x2048 --dtype bfloat16 --log nccl.log --format svg > "
+         "order.svg"});
+    add_communicator_flags(options);
+    add_call_flags(options);
+    options.with_json();
+    options.add()("format", po::value<std::string>()->default_value("text")->value_name("F"), "text, json, dot, svg")(
+        "element", po::value<std::string>()->value_name("E"), "only the order of this element")(
+        "limit", po::value<std::size_t>()->default_value(32)->value_name("N"), "most segments to list");
+    if (!options.parse(arguments)) return Exit::as_claimed;
+    const std::string format = options.get<std::string>("format");
+    if (format != "text" && format != "json" && format != "dot" && format != "svg")
+        throw UsageError(fmt::format("--format '{}': one of text, json, dot, svg", format));
+    const Scenario scenario = scenario_from(options);
+    const Plan plan = scenario.plan();
+    const Schedule& schedule = plan.schedule;
+    std::uint64_t from = 0, to = schedule.size();
+    if (const auto element = options.find<std::string>("element")) {
+        from = parse_count(*element, "element");
+        if (from >= to) throw UsageError(fmt::format("--element {}: the call has {} elements", from, to));
+        to = from + 1;
+    }
+    OrderBook book;
+    const auto rows = rows_of(schedule, book, from, to, options.get<std::size_t>("limit"));
+    const bool whole = rows.empty() || rows.back().end == to;
+
+    Json json{{"call", describe(scenario.call(), scenario.comm.ranks())},
+              {"ran", describe(plan)},
+              {"nccl_version", str(scenario.comm.version)},
+              {"assumptions", scenario.assumptions},
+              {"elements", schedule.size()},
+              {"segments_total", schedule.segment_count()},
+              {"complete", whole},
+              {"trees", Json::array()},
+              {"segments", Json::array()}};
+    for (std::size_t i = 0; i < book.size(); ++i)
+        json["trees"].push_back(book.order(i).observable() ? Json(book.order(i).as_tree().str()) : Json(nullptr));
+    for (const Row& row : rows) json["segments"].push_back({row.begin, row.end, row.order, row.channel});
+    if (const auto file = options.find<std::string>("json")) {
+        write_json(*file, json);
+        if (*file == "-") return Exit::as_claimed;
+    }
+    if (format == "json") {
+        write_json("-", json);
+    } else if (format == "text") {
+        fmt::print("{}: {} (NCCL {})\n", describe(scenario.call(), scenario.comm.ranks()), describe(plan),
+                   str(scenario.comm.version));
+        print_assumptions(scenario.assumptions);
+        fmt::print("\n{}", rows_as_text(rows));
+        if (!whole)
+            fmt::print("{:>14} {} segments in all; --limit N lists more, --element E one\n", "...",
+                       schedule.segment_count());
+        for (std::size_t i = 0; i < book.size(); ++i) {
+            fmt::print("\n{}  {}\n", letters(i), expression(book.order(i)));
+            if (i < 4 && book.order(i).observable()) fmt::print("\n{}", draw_text(book.order(i).as_tree()));
+        }
+    } else if (format == "dot") {
+        for (std::size_t i = 0; i < book.size(); ++i) fmt::print("{}", draw_dot(book.order(i).as_tree()));
+    } else {
+        Picture picture{describe(scenario.call(), scenario.comm.ranks()), {}, {}, from};
+        for (std::size_t i = 0; i < std::min<std::size_t>(book.size(), 12); ++i)
+            if (book.order(i).ranks() <= 128) picture.trees.push_back({letters(i), book.order(i).as_tree()});
+        for (const Row& row : rows) picture.bar.push_back({row.end, row.order});
+        fmt::print("{}", draw_svg(picture));
+    }
+    for (std::size_t i = 0; i < book.size(); ++i)
+        if (!book.order(i).observable()) return Exit::inconclusive;
+    return Exit::as_claimed;
+}
+
+/// The arguments with every flag that `changes` names replaced by its value there.
+std::vector<std::string> with_changes(std::span<const std::string> arguments, const std::vector<std::string>& changes) {
+    const auto flag = [](const std::string& word) { return word.substr(0, word.find('=')); };
+    std::vector<std::string> merged;
+    bool skipping = false;
+    for (const std::string& word : arguments) {
+        if (word.starts_with("--"))
+            skipping = std::any_of(changes.begin(), changes.end(), [&](const std::string& change) {
+                return change.starts_with("--") && flag(change) == flag(word);
+            });
+        if (!skipping) merged.push_back(word);
+    }
+    merged.insert(merged.end(), changes.begin(), changes.end());
+    return merged;
+}
+
+Options diff_options() {
+    Options options("order diff [flags] --with 'FLAGS'",
+                    "Says exactly which elements change their order between two calls: the call that the flags "
+                    "describe, and the same\n"
+                    "with some flags replaced. Exit 1 when an element changes, as diff does.",
+                    {"samesum order diff --collective all_reduce --ranks 8 --ranks-per-node 1 --algo ring --proto ll "
+                     "--count 4096 --with "
+                     "'--count 8192'",
+                     "samesum order diff --collective all_reduce --ranks 8 --ranks-per-node 8 --channels 16 --algo "
+                     "tree --proto simple "
+                     "--count 64x4096 --with '--channels 24'",
+                     "samesum order diff ... --count 3000 --with '--count 8000' --offset 5000    (a tensor alone, or "
+                     "fused behind another)"});
+    add_communicator_flags(options);
+    add_call_flags(options);
+    options.with_json();
+    options.add()("with", po::value<std::string>()->value_name("FLAGS"), "flags of the second call that differ")(
+        "offset", po::value<std::string>()->default_value("0")->value_name("N"),
+        "element i of the first call is element i + N of the second (of each rank's block, for reduce_scatter)")(
+        "limit", po::value<std::size_t>()->default_value(32)->value_name("N"), "most ranges to list");
+    return options;
+}
+
+Exit order_diff(std::span<const std::string> arguments) {
+    Options first_options = diff_options(), second_options = diff_options();
+    if (!first_options.parse(arguments)) return Exit::as_claimed;
+    if (!second_options.parse(with_changes(arguments, po::split_unix(first_options.get<std::string>("with")))))
+        return Exit::as_claimed;
+    const std::array scenarios{scenario_from(first_options), scenario_from(second_options)};
+    const std::array plans{scenarios[0].plan(), scenarios[1].plan()};
+    const Schedule &before = plans[0].schedule, &after = plans[1].schedule;
+    if (scenarios[0].comm.ranks() != scenarios[1].comm.ranks())
+        throw UsageError("the two calls have different numbers of ranks: every order changes");
+    const auto blocks = [&](const Scenario& scenario) {
+        return scenario.call().collective == Collective::reduce_scatter
+                   ? static_cast<std::uint64_t>(scenario.comm.ranks())
+                   : 1;
+    };
+    if (blocks(scenarios[0]) != blocks(scenarios[1]))
+        throw UsageError("a reduce_scatter compares with a reduce_scatter: their results lie differently");
+    const std::uint64_t offset = parse_count(first_options.get<std::string>("offset"), "offset");
+    const std::uint64_t old_count = scenarios[0].call().count, new_count = scenarios[1].call().count;
+    if (offset >= new_count && old_count > 0)
+        throw UsageError(fmt::format("--offset {}: the second call has {} elements", offset, new_count));
+    const std::uint64_t common = std::min(old_count, new_count - offset);
+
+    struct Change {
+        std::uint64_t begin, end;
+        std::size_t old_order, new_order;
+    };
+    OrderBook book;
+    std::vector<Change> changes;
+    std::uint64_t changed = 0, ranges = 0;
+    const std::size_t limit = first_options.get<std::size_t>("limit");
+    for (std::uint64_t block = 0; block < blocks(scenarios[0]); ++block) {
+        std::optional<Change> open;
+        for (std::uint64_t i = 0; i < common;) {
+            const Segment old_segment = before.segment_at(block * old_count + i);
+            const Segment new_segment = after.segment_at(block * new_count + offset + i);
+            const std::uint64_t step = std::min({common - i, old_segment.end - (block * old_count + i),
+                                                 new_segment.end - (block * new_count + offset + i)});
+            const std::size_t a = book.number_of(old_segment.order), b = book.number_of(new_segment.order);
+            // What cannot be observed is never called unchanged.
+            if (a != b || !old_segment.order.observable()) {
+                const std::uint64_t begin = block * old_count + i;
+                changed += step;
+                if (open && open->end == begin && open->old_order == a && open->new_order == b) {
+                    open->end = begin + step;
+                    if (!changes.empty() && changes.back().begin == open->begin) changes.back().end = open->end;
+                } else {
+                    open = Change{begin, begin + step, a, b};
+                    ++ranges;
+                    if (changes.size() < limit) changes.push_back(*open);
+                }
+            }
+            i += step;
+        }
+    }
+    const std::uint64_t compared = common * blocks(scenarios[0]);
+    Json json{{"before", describe(scenarios[0].call(), scenarios[0].comm.ranks())},
+              {"before_ran", describe(plans[0])},
+              {"after", describe(scenarios[1].call(), scenarios[1].comm.ranks())},
+              {"after_ran", describe(plans[1])},
+              {"compared", compared},
+              {"changed", changed},
+              {"ranges_total", ranges},
+              {"trees", Json::array()},
+              {"changes", Json::array()}};
+    for (std::size_t i = 0; i < book.size(); ++i)
+        json["trees"].push_back(book.order(i).observable() ? Json(book.order(i).as_tree().str()) : Json(nullptr));
+    for (const Change& change : changes)
+        json["changes"].push_back({change.begin, change.end, change.old_order, change.new_order});
+    const Exit exit = changed > 0 ? Exit::not_as_claimed : Exit::as_claimed;
+    if (const auto file = first_options.find<std::string>("json")) {
+        write_json(*file, json);
+        if (*file == "-") return exit;
+    }
+    fmt::print("before  {}: {}\n", describe(scenarios[0].call(), scenarios[0].comm.ranks()), describe(plans[0]));
+    fmt::print("after   {}: {}\n", describe(scenarios[1].call(), scenarios[1].comm.ranks()), describe(plans[1]));
+    print_assumptions(scenarios[0].assumptions);
+    if (changed > 0) {
+        fmt::print("\n{:>14} {:>14} {:>14}  order\n", "begin", "end", "elements");
+        for (const Change& change : changes)
+            fmt::print("{:>14} {:>14} {:>14}  {} -> {}\n", change.begin, change.end, change.end - change.begin,
+                       letters(change.old_order), letters(change.new_order));
+        if (ranges > changes.size()) fmt::print("{:>14} {} ranges in all; --limit N lists more\n", "...", ranges);
+        fmt::print("\n");
+        std::vector<bool> used(book.size());
+        for (const Change& change : changes) used[change.old_order] = used[change.new_order] = true;
+        for (std::size_t i = 0; i < book.size(); ++i)
+            if (used[i]) fmt::print("{}  {}\n", letters(i), expression(book.order(i)));
+    }
+    fmt::print("\n{} of {} elements change their order\n", changed, compared);
+    return exit;
+}
+
+Json as_json(const Placement& placement) {
+    return {
+        {"sizes", placement.routing.sizes}, {"row", placement.row}, {"owner", placement.routing.owner(placement.row)}};
+}
+
+std::string as_text(const Placement& placement) {
+    // Long size vectors of big calls say little; their shape does.
+    std::string sizes = str_sizes(placement.routing.sizes);
+    if (sizes.size() > 60) sizes = sizes.substr(0, 57) + "...";
+    return fmt::format("sizes {}, row {} (owner {})", sizes, placement.row, placement.routing.owner(placement.row));
+}
+
+Exit order_invariance(std::span<const std::string> arguments) {
+    Options options(
+        "order invariance [flags]",
+        "The matrix: does a scheme's order depend on who owns a token, where it lies, how many others there are?\n"
+        "Each 'no' comes with a smallest counter-example, each 'yes' with its reason. Decided on orders, not on data.",
+        {"samesum order invariance --ranks 4 --ranks-per-node 1",
+         "samesum order invariance --rings '0,1,2,3;0,2,1,3' --schemes fixed_root,vllm_default"});
+    add_communicator_flags(options);
+    options.with_json();
+    options.add()("schemes", po::value<std::string>()->value_name("LIST"), "only these, comma-separated")(
+        "hidden", po::value<std::string>()->default_value("2048")->value_name("H"), "elements of a row")(
+        "dtype", po::value<std::string>()->default_value("bfloat16")->value_name("T"), "data type")(
+        "root", po::value<int>()->default_value(0)->value_name("R"), "root of fixed_root and reduce_broadcast");
+    if (!options.parse(arguments)) return Exit::as_claimed;
+    Scenario scenario = scenario_from(options, false);
+    if (!scenario.forced.algorithm && !scenario.comm.machine) {
+        scenario.forced.algorithm = Algorithm::ring;
+        scenario.assumptions.emplace_back("ring for every collective (NCCL's log: '-> Algo'; --algo, --machine)");
+    }
+    if (!scenario.forced.protocol && !scenario.comm.machine) {
+        scenario.forced.protocol = Protocol::simple;
+        scenario.assumptions.emplace_back("Simple for every call (NCCL's log: 'proto'; --proto, --machine)");
+    }
+    std::vector<Scheme> schemes(all_schemes.begin(), all_schemes.end());
+    if (const auto list = options.find<std::string>("schemes")) {
+        schemes.clear();
+        for (std::size_t begin = 0; begin <= list->size();) {
+            const std::size_t end = std::min(list->find(',', begin), list->size());
+            schemes.push_back(parse_scheme(std::string_view(*list).substr(begin, end - begin)));
+            begin = end + 1;
+        }
+    }
+    const Format format = parse_format(options.get<std::string>("dtype"));
+    const std::uint64_t hidden = parse_count(options.get<std::string>("hidden"), "hidden");
+    if (hidden == 0) throw UsageError("--hidden 0: a row has at least 1 element");
+    CombineOptions combine_options{.root = options.get<int>("root"), .forced = scenario.forced};
+    if (combine_options.root < 0 || combine_options.root >= scenario.comm.ranks())
+        throw UsageError(
+            fmt::format("--root {} is not a rank; 0 to {}", combine_options.root, scenario.comm.ranks() - 1));
+
+    print_assumptions(scenario.assumptions);
+    fmt::print("{:<18}", "scheme");
+    for (const Invariance invariance : all_invariances) fmt::print("  {:>10}", name(invariance));
+    fmt::print("\n");
+    Json rows = Json::array();
+    std::string notes;
+    bool unobservable = false;
+    for (const Scheme scheme : schemes) {
+        fmt::print("{:<18}", name(scheme));
+        Json row{{"scheme", name(scheme)}};
+        bool noted = false;
+        for (const Invariance invariance : all_invariances) {
+            const InvarianceAnswer answer =
+                decide_invariance(invariance, scheme, scenario.comm, hidden, format, combine_options);
+            const bool unknown = !answer.holds && !answer.example;
+            unobservable = unobservable || unknown;
+            fmt::print("  {:>10}", unknown ? "?" : answer.holds ? "yes" : "no");
+            Json cell{{"holds", unknown ? Json(nullptr) : Json(answer.holds)}, {"reason", answer.reason}};
+            if (answer.example) {
+                const CounterExample& e = *answer.example;
+                cell["example"] = {{"before", as_json(e.before)},
+                                   {"after", as_json(e.after)},
+                                   {"column", e.column},
+                                   {"before_order", e.before_order.as_tree().str()},
+                                   {"after_order", e.after_order.as_tree().str()}};
+                // What owner, position or count alone shows need not be shown again.
+                if (invariance != Invariance::routing || !noted)
+                    notes += fmt::format("\n{} is not {}-invariant: column {} of a token\n  {}: {}\n  {}: {}\n",
+                                         name(scheme), name(invariance), e.column, as_text(e.before),
+                                         expression(e.before_order), as_text(e.after), expression(e.after_order));
+                noted = true;
+            }
+            row[std::string(name(invariance))] = cell;
+        }
+        fmt::print("\n");
+        rows.push_back(row);
+    }
+    fmt::print("{}", notes);
+    if (const auto file = options.find<std::string>("json"))
+        write_json(
+            *file,
+            {{"assumptions", scenario.assumptions}, {"hidden", hidden}, {"dtype", name(format)}, {"matrix", rows}});
+    return unobservable ? Exit::inconclusive : Exit::as_claimed;
+}
+
+/// The orders in which NCCL may add n ranks on the layouts whose rings are known in closed form.
+std::vector<std::pair<std::string, std::vector<ReductionTree>>> nccl_families(int n) {
+    std::vector<std::pair<std::string, std::vector<ReductionTree>>> families;
+    const auto distinct = [](std::vector<ReductionTree> trees) {
+        std::sort(trees.begin(), trees.end());
+        trees.erase(std::unique(trees.begin(), trees.end()), trees.end());
+        return trees;
+    };
+    const Topology apart = Topology::one_rank_per_node(n, 2), together = Topology::one_node(n, 2);
+    std::vector<ReductionTree> ring, pat, cyclic;
+    for (int rank = 0; rank < n; ++rank) {
+        ring.push_back(Order::ring(apart.channels()[0].ring, rank).as_tree().canonical());
+        pat.push_back(Order::pat(n, rank, pat_dimensions(n, 65536, 65536)).as_tree().canonical());
+        cyclic.push_back(Order::from_owner(n, rank).as_tree().canonical());
+    }
+    std::vector<ReductionTree> trees;
+    for (const Channel& channel : apart.channels()) trees.push_back(Order::tree(channel.tree).as_tree().canonical());
+    families.emplace_back("ring 0..n-1 (one for each root, owner or chunk)", distinct(ring));
+    families.emplace_back("double binary tree, one rank a node", distinct(trees));
+    families.emplace_back("tree inside one node (a chain)",
+                          std::vector{Order::tree(together.channels()[0].tree).as_tree().canonical()});
+    families.emplace_back("PAT (one for each destination)", distinct(pat));
+    families.emplace_back("symmetric kernels: rank order", std::vector{Order::rank_order(n).as_tree().canonical()});
+    families.emplace_back("symmetric kernels: from the owner on", distinct(cyclic));
+    return families;
+}
+
+Exit order_enumerate(std::span<const std::string> arguments) {
+    Options options(
+        "order enumerate --ranks N [flags]",
+        "Counts and lists the orders of N values: all trees, all chains, and those that NCCL uses; with --values,\n"
+        "the results that they reach, each with one order.",
+        {"samesum order enumerate --ranks 4", "samesum order enumerate --ranks 4 --values '1e8 1 -1e8 1'",
+         "samesum order enumerate --ranks 5 --list nccl"});
+    options.with_json();
+    options.add()("ranks", po::value<int>()->value_name("N"), "number of values")(
+        "list", po::value<std::string>()->value_name("WHICH"), "list the trees: all, nccl")(
+        "dtype", po::value<std::string>()->default_value("float32")->value_name("T"), "data type of --values")(
+        "values", po::value<std::string>()->value_name("V"), "N values, decimal or 0x bit patterns");
+    if (!options.parse(arguments)) return Exit::as_claimed;
+    const int n = options.get<int>("ranks");
+    if (n < 1 || n > 10) throw UsageError(fmt::format("--ranks {}: 1 to 10 would be right", n));
+    const auto list = options.find<std::string>("list");
+    if (list && *list != "all" && *list != "nccl") throw UsageError(fmt::format("--list '{}': all or nccl", *list));
+    std::uint64_t all = 1, chains = 1;
+    for (int k = 2; k <= n; ++k) {
+        all *= static_cast<std::uint64_t>(2 * k - 3);
+        chains *= static_cast<std::uint64_t>(k);
+    }
+    if (n >= 2) chains /= 2;
+    Json json{{"ranks", n}, {"trees", all}, {"chains", chains}, {"nccl", Json::array()}};
+    fmt::print("{:>10}  trees, operands unordered: (2n-3)!!\n{:>10}  chains: n!/2\n", all, chains);
+    for (const auto& [what, trees] : nccl_families(n)) {
+        fmt::print("{:>10}  NCCL: {}\n", trees.size(), what);
+        Json family{{"family", what}, {"trees", Json::array()}};
+        for (const ReductionTree& tree : trees) {
+            family["trees"].push_back(tree.str());
+            if (list && *list == "nccl") fmt::print("{:>12}{}\n", "", tree.str());
+        }
+        json["nccl"].push_back(family);
+    }
+    if (list && *list == "all")
+        for (const ReductionTree& tree : all_trees(n)) fmt::print("{}\n", tree.str());
+    if (const auto text = options.find<std::string>("values")) {
+        const Format format = parse_format(options.get<std::string>("dtype"));
+        const std::vector<Bits> values = parse_values(format, *text, static_cast<std::size_t>(n));
+        std::map<Bits, std::pair<std::uint64_t, std::string>> results;
+        for (const ReductionTree& tree : all_trees(n)) {
+            auto& [count, example] = results[sum_element({.format = format}, tree, values)];
+            if (count++ == 0) example = tree.str();
+        }
+        fmt::print("\n{} results on these values\n", results.size());
+        json["results"] = Json::array();
+        for (const auto& [bits, reached] : results) {
+            fmt::print("{:>10}  {}  {:<12} e.g. {}\n", reached.first, hex(format, bits), decimal(format, bits),
+                       reached.second);
+            json["results"].push_back({{"bits", hex(format, bits)},
+                                       {"value", decimal(format, bits)},
+                                       {"trees", reached.first},
+                                       {"example", reached.second}});
+        }
+    }
+    if (const auto file = options.find<std::string>("json")) write_json(*file, json);
+    return Exit::as_claimed;
+}
 
 Exit order_check(std::span<const std::string> arguments) {
     Options options(
@@ -24,7 +496,7 @@ Exit order_check(std::span<const std::string> arguments) {
     if (options.words().empty()) throw UsageError("needs a file of records, one JSON object a line");
 
     std::size_t matched = 0, differing = 0, total = 0;
-    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    Json rows = Json::array();
     for (const std::string& file : options.words()) {
         const std::string text = read_file(file);
         std::size_t line_number = 0;
@@ -61,6 +533,10 @@ Exit order_check(std::span<const std::string> arguments) {
 
 Exit order_command(std::span<const std::string> arguments) {
     const std::array commands{
+        Command{"show", "the orders of one call: segments and their trees", order_show},
+        Command{"diff", "which elements change their order between two calls", order_diff},
+        Command{"invariance", "which scheme depends on owner, position, count, routing", order_invariance},
+        Command{"enumerate", "all orders of a few values, and NCCL's among them", order_enumerate},
         Command{"check", "recorded orders of real NCCL against the prediction", order_check},
     };
     return dispatch("order", arguments, commands);

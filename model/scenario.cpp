@@ -1,0 +1,230 @@
+// Flags to a scenario. The closed forms of rings and trees hold for two layouts only (reduction-order rules of
+// NCCL 2.28.9, graph/connect.cc and graph/search.cc): one rank a node, and one NVSwitch node; everything else must be
+// given. SPDX-License-Identifier: Apache-2.0
+#include "model/scenario.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "model/records.hpp"
+
+namespace samesum {
+namespace {
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+    std::vector<std::string_view> parts;
+    while (true) {
+        const std::size_t end = text.find(separator);
+        parts.push_back(text.substr(0, end));
+        if (end == std::string_view::npos) return parts;
+        text.remove_prefix(end + 1);
+    }
+}
+
+double real_number(std::string_view word, std::string_view where) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+    if (word.empty() || error != std::errc{} || end != word.data() + word.size() || !(number >= 0 && number < 1e6))
+        throw UsageError(fmt::format("{}: '{}' is no number from 0 to 1e6", where, word));
+    return number;
+}
+
+int checked(const Options& options, const char* flag, int least, int most) {
+    const int value = options.get<int>(flag);
+    if (value < least || value > most)
+        throw UsageError(fmt::format("--{} {}: {} to {} would be right", flag, value, least, most));
+    return value;
+}
+
+Topology topology_from(const Options& options, std::vector<std::string>& assumptions) {
+    const int channels = options.has("channels") ? checked(options, "channels", 1, 64) : 0;
+    if (const auto text = options.find<std::string>("rings")) {
+        std::vector<Ring> rings;
+        for (const std::string_view ring : split(*text, ';')) rings.push_back(parse_ring(ring));
+        const int per_node = options.has("ranks-per-node") ? checked(options, "ranks-per-node", 1, 1 << 20) : 1;
+        const Topology topology = Topology::from_rings(rings, per_node);
+        if (options.has("ranks") && options.get<int>("ranks") != topology.ranks())
+            throw UsageError(
+                fmt::format("--ranks {}, but --rings name {}", options.get<int>("ranks"), topology.ranks()));
+        return topology.with_channels(channels, channels);
+    }
+    if (!options.has("ranks")) throw UsageError("--ranks is missing (or --rings, --log, --graph); see --help");
+    const int ranks = checked(options, "ranks", 1, 1 << 20);
+    if (ranks == 1) return Topology::one_rank_per_node(1, std::max(channels, 1));
+    if (!options.has("ranks-per-node"))
+        throw UsageError(fmt::format(
+            "the rings are not known: --ranks-per-node 1 (each rank its own node: rank order), --ranks-per-node "
+            "{} (one NVSwitch node), --rings, --log or --graph would say",
+            ranks));
+    const int per_node = checked(options, "ranks-per-node", 1, ranks);
+    if (per_node == 1) {
+        if (channels == 0)
+            assumptions.emplace_back("2 channels, as with one NIC a node (NCCL's log: 'coll channels'; --channels)");
+        return Topology::one_rank_per_node(ranks, channels == 0 ? 2 : channels);
+    }
+    if (per_node == ranks) {
+        if (channels == 0)
+            throw UsageError(
+                "--channels is missing: their number depends on the machine (NCCL's log: 'coll channels', 24 on many "
+                "8-GPU Hopper nodes)");
+        assumptions.emplace_back(
+            "one NVSwitch node, ranks in GPU order: every ring 0..n-1, every tree a chain ('samesum reveal')");
+        return Topology::one_node(ranks, channels);
+    }
+    throw UsageError(
+        fmt::format("{} nodes of {} ranks: their rings differ from machine to machine; give --log, --graph or --rings",
+                    (ranks + per_node - 1) / per_node, per_node));
+}
+
+}  // namespace
+
+Plan Scenario::plan() const {
+    if (call().count == 0) return plan_call(comm, call(), forced);
+    for (Plan& plan : plan_group(comm, group, forced))
+        if (plan.index == index) return std::move(plan);
+    throw UsageError("the call is not one of its group");
+}
+
+void add_communicator_flags(Options& options) {
+    options.add()("ranks", po::value<int>()->value_name("N"), "ranks of the communicator")(
+        "ranks-per-node", po::value<int>()->value_name("N"), "consecutive ranks that share a node")(
+        "rings", po::value<std::string>()->value_name("R;R"), "each channel's ring, e.g. '0,1,2,3;0,3,2,1'")(
+        "channels", po::value<int>()->value_name("N"), "collective channels of the communicator")(
+        "log", po::value<std::string>()->value_name("FILE"), "an NCCL_DEBUG=INFO log: rings, trees, version, choices")(
+        "graph", po::value<std::string>()->value_name("FILE"), "an NCCL_GRAPH_FILE or dump: each channel's GPU lists")(
+        "env", po::value<std::string>()->value_name("FILE"), "NCCL_* settings, KEY=VALUE lines")(
+        "nccl-version", po::value<std::string>()->value_name("V"), "2.27 to 2.30; default 2.28.9")(
+        "machine", po::value<std::string>()->value_name("M"),
+        "speeds for NCCL's cost model, e.g. sm=90,cpu=intel,ring=1:1.2:1.2,tree=1:1.2:1.2,ll128=0,nvlink=1\n"
+        "(graph=channels:GB/s inside:GB/s between nodes)")("algo", po::value<std::string>()->value_name("A"),
+                                                           "algorithm, or NCCL's choice: ring, tree, pat, nvls")(
+        "proto", po::value<std::string>()->value_name("P"), "protocol, or NCCL's choice: ll, ll128, simple");
+}
+
+void add_call_flags(Options& options) {
+    options.add()("collective", po::value<std::string>()->value_name("C"), "reduce, reduce_scatter, all_reduce")(
+        "count", po::value<std::string>()->value_name("N"),
+        "NCCL's count, e.g. 4096 or 64x2048 (reduce_scatter: of each rank)")(
+        "root", po::value<int>()->default_value(0)->value_name("R"), "root of a reduce")(
+        "dtype", po::value<std::string>()->default_value("float32")->value_name("T"), "data type")(
+        "op", po::value<std::string>()->default_value("sum")->value_name("OP"), "sum, prod, min, max, avg, premulsum")(
+        "calls", po::value<std::string>()->value_name("LIST"),
+        "a whole group instead, e.g. 'ar:1000;rs:500;reduce:0:64'")(
+        "index", po::value<int>()->default_value(0)->value_name("I"), "which call of --calls is asked about")(
+        "in-place", "sendbuff is recvbuff")("registered", "registered buffers, or captured in a CUDA graph");
+}
+
+std::uint64_t parse_count(std::string_view text, std::string_view flag) {
+    std::uint64_t product = 1;
+    for (const std::string_view factor : split(text, 'x')) {
+        std::uint64_t number = 0;
+        const auto [end, error] = std::from_chars(factor.data(), factor.data() + factor.size(), number);
+        constexpr std::uint64_t most = std::uint64_t{1} << 44;
+        if (factor.empty() || error != std::errc{} || end != factor.data() + factor.size() || number > most ||
+            (number != 0 && product > most / number))
+            throw UsageError(fmt::format("--{} '{}': a number up to 2^44, or a product like 64x2048", flag, text));
+        product *= number;
+    }
+    return product;
+}
+
+Machine parse_machine(std::string_view text) {
+    Machine machine;
+    const auto graph = [&](std::string_view key, std::string_view value) {
+        const auto parts = split(value, ':');
+        if (parts.size() != 3)
+            throw UsageError(
+                fmt::format("--machine: '{}={}' is not channels:inside:between, e.g. {}=1:1.2:1.2", key, value, key));
+        GraphSpeed speed;
+        speed.channels = static_cast<int>(real_number(parts[0], key));
+        speed.bw_intra = real_number(parts[1], key);
+        speed.bw_inter = real_number(parts[2], key);
+        return speed;
+    };
+    bool nvlink = true, same_channels = true;
+    for (const std::string_view item : split(text, ',')) {
+        const std::size_t equals = item.find('=');
+        const std::string_view key = item.substr(0, equals);
+        const std::string_view value = equals == std::string_view::npos ? "" : item.substr(equals + 1);
+        if (key == "sm")
+            machine.compute_capability = static_cast<int>(real_number(value, "--machine sm"));
+        else if (key == "cpu" && (value == "intel" || value == "amd" || value == "other"))
+            machine.cpu = value == "intel" ? CpuVendor::intel : value == "amd" ? CpuVendor::amd : CpuVendor::other;
+        else if (key == "ring")
+            machine.ring = graph(key, value);
+        else if (key == "tree")
+            machine.tree = graph(key, value);
+        else if (key == "ll128")
+            machine.ll128 = real_number(value, "--machine ll128") != 0;
+        else if (key == "nvlink")
+            nvlink = real_number(value, "--machine nvlink") != 0;
+        else if (key == "same_channels")
+            same_channels = real_number(value, "--machine same_channels") != 0;
+        else
+            throw UsageError(
+                fmt::format("--machine: '{}' is not one of sm=90, cpu=intel|amd|other, ring=C:I:B, tree=C:I:B, "
+                            "ll128=0|1, nvlink=0|1, same_channels=0|1",
+                            item));
+    }
+    if (machine.ring.channels == 0) throw UsageError("--machine: ring=channels:inside:between is missing");
+    for (GraphSpeed* speed : {&machine.ring, &machine.tree}) {
+        speed->nvlink = nvlink;
+        speed->same_channels = same_channels;
+    }
+    return machine;
+}
+
+Scenario scenario_from(const Options& options, bool with_call) {
+    std::vector<std::string> assumptions;
+    Topology topology = topology_from(options, assumptions);
+    Scenario scenario{{std::move(topology)}, {}, 0, {}, std::move(assumptions)};
+    scenario.comm.search_channels = std::max(1, scenario.comm.channels() / 2);
+    if (const auto version = options.find<std::string>("nccl-version"))
+        scenario.comm.version = parse_nccl_version(*version);
+    if (const auto machine = options.find<std::string>("machine")) scenario.comm.machine = parse_machine(*machine);
+    if (const auto algorithm = options.find<std::string>("algo"))
+        scenario.forced.algorithm = parse_algorithm(*algorithm);
+    if (const auto protocol = options.find<std::string>("proto")) scenario.forced.protocol = parse_protocol(*protocol);
+    if (!with_call) return scenario;
+
+    const Format format = parse_format(options.get<std::string>("dtype"));
+    if (const auto calls = options.find<std::string>("calls")) {
+        scenario.group = parse_calls(*calls, format);
+        const int index = checked(options, "index", 0, static_cast<int>(scenario.group.size()) - 1);
+        scenario.index = static_cast<std::size_t>(index);
+    } else {
+        scenario.group = {{.collective = parse_collective(options.get<std::string>("collective")),
+                           .count = parse_count(options.get<std::string>("count"), "count"),
+                           .format = format,
+                           .root = options.get<int>("root")}};
+    }
+    for (Call& call : scenario.group) {
+        call.operation = parse_operation(options.get<std::string>("op"));
+        call.in_place = options.has("in-place");
+        call.registered = options.has("registered");
+        if (call.collective == Collective::reduce && (call.root < 0 || call.root >= scenario.comm.ranks()))
+            throw UsageError(fmt::format("root {} is not a rank; 0 to {}", call.root, scenario.comm.ranks() - 1));
+    }
+    return scenario;
+}
+
+std::string describe(const Call& call, int ranks) {
+    const std::string what = fmt::format("{} of {} {}", name(call.collective), call.count, name(call.format));
+    switch (call.collective) {
+        case Collective::reduce:
+            return fmt::format("{} to root {} over {} ranks", what, call.root, ranks);
+        case Collective::reduce_scatter:
+            return fmt::format("{} a rank over {} ranks", what, ranks);
+        default:
+            return fmt::format("{} over {} ranks", what, ranks);
+    }
+}
+
+std::string describe(const Plan& plan) {
+    if (plan.parts.empty()) return "nothing to do";
+    return fmt::format("{}, {}, channels {}..{}", name(plan.task.choice.algorithm), name(plan.task.choice.protocol),
+                       plan.parts.front().channel, plan.parts.back().channel);
+}
+
+}  // namespace samesum
