@@ -75,7 +75,7 @@ double ll_cap(const Communicator& comm) {
 
 const GraphSpeed& graph(const Machine& machine, Algorithm algorithm) {
     if (algorithm == Algorithm::ring) return machine.ring;
-    if (algorithm == Algorithm::nvls || algorithm == Algorithm::nvls_tree) return machine.nvls_graph;
+    if (is_nvls(algorithm)) return machine.nvls_graph;
     return machine.tree;
 }
 
@@ -251,7 +251,7 @@ int max_channels(const Communicator& comm, const Call& call, Algorithm algorithm
                  std::uint64_t bytes) {
     const int all = comm.channels();
     if (algorithm == Algorithm::pat) return all;
-    if (algorithm == Algorithm::nvls || algorithm == Algorithm::nvls_tree) return 16;
+    if (is_nvls(algorithm)) return nvls_channels;
     std::uint64_t threads = 512, threshold = 64;
     if (protocol == Protocol::ll) {
         threshold = algorithm == Algorithm::ring ? 8 * static_cast<std::uint64_t>(comm.ranks()) : 8;
@@ -357,6 +357,10 @@ std::vector<GroupedTask> prepare_group(const Communicator& comm, std::span<const
             for (; first < last; ++first) tasks.push_back({{calls[members[first]], choice}, members[first]});
         }
     }
+    // Ordinary kernels are scheduled before those of the switch.
+    std::stable_sort(tasks.begin(), tasks.end(), [](const GroupedTask& a, const GroupedTask& b) {
+        return is_nvls(a.task.choice.algorithm) < is_nvls(b.task.choice.algorithm);
+    });
     return tasks;
 }
 

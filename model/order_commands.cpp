@@ -55,7 +55,9 @@ std::string letters(std::size_t number) {
 }
 
 std::string expression(const Order& order) {
-    return order.observable() ? shortened(order.as_tree(), 160) : "not observable: " + order.why_not();
+    if (!order.observable()) return "not observable: " + order.why_not();
+    const std::string tree = shortened(order.as_tree(), 160);
+    return order.ranks() <= 64 ? tree : fmt::format("{}: {}", order.label(), tree);
 }
 
 void print_assumptions(const std::vector<std::string>& assumptions) {
@@ -72,14 +74,17 @@ struct Row {
 std::vector<Row> rows_of(const Schedule& schedule, OrderBook& book, std::uint64_t from, std::uint64_t to,
                          std::size_t most) {
     std::vector<Row> rows;
+    std::optional<Order> last;
     schedule.visit(from, to, [&](const Segment& segment) {
+        const bool continues = last == segment.order && rows.back().channel == segment.channel;
+        if (!continues && rows.size() == most) return false;
+        last = segment.order;
         const std::size_t order = book.number_of(segment.order);
         if (!rows.empty() && rows.back().order == order && rows.back().channel == segment.channel) {
             rows.back().end = segment.end;
-            return true;
+        } else {
+            rows.push_back({segment.begin, segment.end, segment.channel, order});
         }
-        if (rows.size() == most) return false;
-        rows.push_back({segment.begin, segment.end, segment.channel, order});
         return true;
     });
     return rows;
@@ -153,7 +158,8 @@ Exit order_show(std::span<const std::string> arguments) {
                        schedule.segment_count());
         for (std::size_t i = 0; i < book.size(); ++i) {
             fmt::print("\n{}  {}\n", letters(i), expression(book.order(i)));
-            if (i < 4 && book.order(i).observable()) fmt::print("\n{}", draw_text(book.order(i).as_tree()));
+            if (i < 4 && book.order(i).observable() && book.order(i).ranks() <= 64)
+                fmt::print("\n{}", draw_text(book.order(i).as_tree()));
         }
     } else if (format == "dot") {
         for (std::size_t i = 0; i < book.size(); ++i) fmt::print("{}", draw_dot(book.order(i).as_tree()));

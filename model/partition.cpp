@@ -38,10 +38,24 @@ std::uint64_t traffic_weight(Collective collective, int ranks) {
     }
 }
 
+bool is_nvls(Algorithm algorithm) { return algorithm == Algorithm::nvls || algorithm == Algorithm::nvls_tree; }
+
 std::vector<std::vector<ChannelPart>> partition(std::span<const Task> tasks, const Communicator& comm) {
+    // Kinds of task fill the channels independently of each other; they come sorted by kind.
+    const auto second = std::find_if(tasks.begin(), tasks.end(), [&](const Task& task) {
+        return is_nvls(task.choice.algorithm) != is_nvls(tasks.front().choice.algorithm);
+    });
+    if (second != tasks.end()) {
+        const auto first_kind = static_cast<std::size_t>(second - tasks.begin());
+        auto parts = partition(tasks.first(first_kind), comm);
+        auto rest = partition(tasks.subspan(first_kind), comm);
+        parts.insert(parts.end(), rest.begin(), rest.end());
+        return parts;
+    }
     const bool rounds_up = comm.version >= NcclVersion{2, 29, 2};
     const std::uint64_t least = rounds_up ? 32768 : 16384;
-    const auto most = static_cast<std::uint64_t>(comm.channels());
+    const bool nvls = !tasks.empty() && is_nvls(tasks.front().choice.algorithm);
+    const auto most = static_cast<std::uint64_t>(nvls ? nvls_channels : comm.channels());
 
     std::uint64_t traffic = 0, wanted = 0;
     for (const Task& task : tasks) {

@@ -32,6 +32,10 @@ struct ChannelPart {
 /// Elements of one chunk of a part (NCCL 2.28.9 enqueue.cc, calcCollChunking).
 [[nodiscard]] std::uint64_t chunk_elements(const Task& task, std::uint64_t part_count, const Communicator& comm);
 
+/// Channels of NVLS and NVLSTree on sm_90 (NCCL 2.28.9 graph/tuning.cc, transport/nvls.cc).
+inline constexpr int nvls_channels = 16;
+[[nodiscard]] bool is_nvls(Algorithm algorithm);
+
 /// How the part's traffic weighs in the split: all-reduce 2, reduce-scatter n, reduce 1.
 [[nodiscard]] std::uint64_t traffic_weight(Collective collective, int ranks);
 

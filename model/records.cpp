@@ -212,7 +212,8 @@ Communicator communicator_of(const Record& record) {
                 if (!same) continue;
                 Communicator comm{topology, record.version};
                 comm.search_channels = searched;
-                comm.machine = recording_machine(searched, !record.graph.empty());
+                // Inside one node the ranks talk over NVLink, of whose speed a record says nothing.
+                if (topology.nodes() > 1) comm.machine = recording_machine(searched, !record.graph.empty());
                 if (!record.algorithms.empty()) set_algorithms(comm.settings, record.algorithms);
                 if (!record.protocols.empty()) set_protocols(comm.settings, record.protocols);
                 return comm;
@@ -229,7 +230,9 @@ Match check_record(const Record& record) {
         return {not_modelled, error.what()};
     }
     const std::vector<Call> calls = record.group.empty() ? std::vector{record.call} : record.group;
-    const std::vector<Plan> plans = plan_group(*comm, calls);
+    Forced forced;
+    if (!comm->machine && !record.said.empty()) forced = {record.said.front().algorithm, record.said.front().protocol};
+    const std::vector<Plan> plans = plan_group(*comm, calls, forced);
     if (plans.size() != record.said.size())
         return {differs, fmt::format("NCCL reports {} calls, predicted are {}", record.said.size(), plans.size())};
     std::size_t own = plans.size();

@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "model/records.hpp"
+#include "model/symmetric.hpp"
 
 namespace samesum {
 namespace {
@@ -80,6 +81,7 @@ Topology topology_from(const Options& options, std::vector<std::string>& assumpt
 }  // namespace
 
 Plan Scenario::plan() const {
+    if (!symmetric_kernel.empty()) return plan_symmetric(comm, call(), {symmetric_kernel, symmetric_blocks});
     if (call().count == 0) return plan_call(comm, call(), forced);
     for (Plan& plan : plan_group(comm, group, forced))
         if (plan.index == index) return std::move(plan);
@@ -112,7 +114,10 @@ void add_call_flags(Options& options) {
         "calls", po::value<std::string>()->value_name("LIST"),
         "a whole group instead, e.g. 'ar:1000;rs:500;reduce:0:64'")(
         "index", po::value<int>()->default_value(0)->value_name("I"), "which call of --calls is asked about")(
-        "in-place", "sendbuff is recvbuff")("registered", "registered buffers, or captured in a CUDA graph");
+        "in-place", "sendbuff is recvbuff")("registered", "registered buffers, or captured in a CUDA graph")(
+        "symmetric", po::value<std::string>()->value_name("KERNEL"),
+        "both buffers in symmetric windows: the kernel of NCCL's log line '[Symmetric]', e.g. AllReduce_AGxLL_R")(
+        "blocks", po::value<int>()->default_value(1)->value_name("B"), "'nchannels' of that line");
 }
 
 std::uint64_t parse_count(std::string_view text, std::string_view flag) {
@@ -178,7 +183,7 @@ Machine parse_machine(std::string_view text) {
 Scenario scenario_from(const Options& options, bool with_call) {
     std::vector<std::string> assumptions;
     Topology topology = topology_from(options, assumptions);
-    Scenario scenario{{std::move(topology)}, {}, 0, {}, std::move(assumptions)};
+    Scenario scenario{.comm = {std::move(topology)}, .assumptions = std::move(assumptions)};
     scenario.comm.search_channels = std::max(1, scenario.comm.channels() / 2);
     if (const auto version = options.find<std::string>("nccl-version"))
         scenario.comm.version = parse_nccl_version(*version);
@@ -199,6 +204,8 @@ Scenario scenario_from(const Options& options, bool with_call) {
                            .format = format,
                            .root = options.get<int>("root")}};
     }
+    scenario.symmetric_kernel = options.find<std::string>("symmetric").value_or("");
+    scenario.symmetric_blocks = options.get<int>("blocks");
     for (Call& call : scenario.group) {
         call.operation = parse_operation(options.get<std::string>("op"));
         call.in_place = options.has("in-place");
@@ -222,6 +229,7 @@ std::string describe(const Call& call, int ranks) {
 }
 
 std::string describe(const Plan& plan) {
+    if (plan.accumulation == Accumulation::fp32_once) return "symmetric kernel, float32 sums rounded once";
     if (plan.parts.empty()) return "nothing to do";
     return fmt::format("{}, {}, channels {}..{}", name(plan.task.choice.algorithm), name(plan.task.choice.protocol),
                        plan.parts.front().channel, plan.parts.back().channel);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,12 @@ namespace samesum {
 /// A call on a communicator, as the user described it.
 struct Scenario {
     Communicator comm;
-    std::vector<Call> group;  ///< in program order; a lone call is a group of one
-    std::size_t index = 0;    ///< the call that is asked about
-    Forced forced;
-    std::vector<std::string> assumptions;  ///< what was taken as given, each with what would check it
+    std::vector<Call> group{};  ///< in program order; a lone call is a group of one
+    std::size_t index = 0;      ///< the call that is asked about
+    Forced forced{};
+    std::string symmetric_kernel{};  ///< empty: an ordinary kernel
+    int symmetric_blocks = 1;
+    std::vector<std::string> assumptions{};  ///< what was taken as given, each with what would check it
 
     [[nodiscard]] const Call& call() const { return group[index]; }
     [[nodiscard]] Plan plan() const;

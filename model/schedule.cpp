@@ -57,6 +57,28 @@ void append_ring_all_reduce(std::vector<Part>& parts, const Communicator& comm, 
     }
 }
 
+/// What is known where the switch adds: mm(...) is its sum of the values of one node's GPUs, in an order that nothing
+/// in NCCL fixes (device/reduce_kernel.h, Apply_LoadMultimem). Nodes are joined by the double binary tree, tree 1 on
+/// odd channels (graph/connect.cc, connectNvls).
+std::string switch_expression(const Communicator& comm, int channel) {
+    std::vector<std::string> sums(static_cast<std::size_t>(comm.nodes()));
+    for (int rank = 0; rank < comm.ranks(); ++rank) {
+        std::string& sum = sums[static_cast<std::size_t>(comm.topology.node_of(rank))];
+        sum += fmt::format("{}{}", sum.empty() ? "mm(" : " ", rank);
+    }
+    for (std::string& sum : sums) sum += ")";
+    const std::function<std::string(int)> value = [&](int node) {
+        std::string text = sums[static_cast<std::size_t>(node)];
+        for (const int child : double_binary_tree(comm.nodes(), node, channel % 2).child)
+            if (child >= 0) text = fmt::format("({} {})", text, value(child));
+        return text;
+    };
+    int root = 0;
+    while (double_binary_tree(comm.nodes(), root, channel % 2).parent >= 0) ++root;
+    return fmt::format("the switch adds the values of a node's GPUs, in an order nothing in NCCL fixes: {}",
+                       value(root));
+}
+
 Order reduce_order(const Communicator& comm, const Task& task, const ChannelPart& part) {
     const Channel& channel = comm.topology.channels()[static_cast<std::size_t>(part.channel)];
     const int ranks = comm.ranks();
@@ -77,8 +99,7 @@ Order reduce_order(const Communicator& comm, const Task& task, const ChannelPart
         }
         case Algorithm::nvls:
         case Algorithm::nvls_tree:
-            return Order::not_observable(ranks,
-                                         "the switch adds the values of a node's GPUs, and nothing in NCCL fixes how");
+            return Order::not_observable(ranks, switch_expression(comm, part.channel));
         default:
             return Order::not_observable(ranks, "the network adds the values of the nodes, outside of NCCL");
     }
@@ -87,6 +108,7 @@ Order reduce_order(const Communicator& comm, const Task& task, const ChannelPart
 }  // namespace
 
 Order Part::order_of_block(std::uint64_t block) const {
+    const auto ranks = static_cast<std::uint64_t>(order.ranks());
     switch (turn) {
         case Turn::none:
             return order;

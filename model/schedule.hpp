@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/choice.hpp"
+#include "model/element_sum.hpp"
 #include "model/nccl.hpp"
 #include "model/order.hpp"
 #include "model/partition.hpp"
@@ -36,6 +37,7 @@ struct Part {
     std::uint64_t begin = 0, length = 0, period = 0, blocks = 1, end = 0;
     Order order;  ///< of block 0
     Turn turn = Turn::none;
+    std::uint64_t first = 0;  ///< what `turn` counts block 0 as
 
     [[nodiscard]] Order order_of_block(std::uint64_t block) const;
 };
@@ -74,6 +76,7 @@ struct Plan {
     std::size_t index = 0;  ///< place in program order
     std::vector<ChannelPart> parts;
     Schedule schedule;
+    Accumulation accumulation = Accumulation::per_hop;
 };
 
 /// Plans a group of calls; the result is in NCCL's scheduling order. Calls of zero elements are dropped, as NCCL does.
