@@ -108,16 +108,9 @@ Order reduce_order(const Communicator& comm, const Task& task, const ChannelPart
 }  // namespace
 
 Order Part::order_of_block(std::uint64_t block) const {
-    const auto ranks = static_cast<std::uint64_t>(order.ranks());
-    switch (turn) {
-        case Turn::none:
-            return order;
-        case Turn::rank:
-            return order.ending_at(static_cast<int>(block % static_cast<std::uint64_t>(order.ranks())));
-        case Turn::ring_position:
-            return order.ending_at_position(block % static_cast<std::uint64_t>(order.ranks()));
-    }
-    return order;
+    if (turn == Turn::none) return order;
+    const std::uint64_t turned = (first + block) % static_cast<std::uint64_t>(order.ranks());
+    return turn == Turn::rank ? order.ending_at(static_cast<int>(turned)) : order.ending_at_position(turned);
 }
 
 Schedule::Schedule(int ranks, std::uint64_t size, std::vector<Part> parts)
