@@ -2,23 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "model/environment.hpp"
+#include "model/invariance.hpp"
 #include "model/nccl.hpp"
 
 namespace samesum {
-
-/// What a user can want of a sum's bits; the words of the README.
-enum class Invariance : std::uint8_t { run_to_run, rank_equal, owner, position, count, routing };
-inline constexpr std::array all_invariances{Invariance::run_to_run, Invariance::rank_equal, Invariance::owner,
-                                            Invariance::position,   Invariance::count,      Invariance::routing};
-[[nodiscard]] Invariance parse_invariance(std::string_view word);
-[[nodiscard]] std::string_view name(Invariance invariance);
 
 struct LintRow {
     enum class Effect : std::uint8_t { pins, acts, inert, rejected, contradictory, missing };
@@ -29,7 +21,7 @@ struct LintRow {
 [[nodiscard]] std::string_view name(LintRow::Effect effect);
 
 /// Does a collective have an invariance under the settings, and why (not)?
-struct InvarianceAnswer {
+struct CollectiveAnswer {
     enum class Verdict : std::uint8_t { yes, no, unknown, fails };
     Collective collective{};
     Invariance invariance{};
@@ -48,7 +40,7 @@ struct Recipe {
 struct LintReport {
     std::vector<LintRow> rows;
     std::vector<std::string> blocks;  ///< known blocks found in the environment, with a judgement
-    std::vector<InvarianceAnswer> answers;
+    std::vector<CollectiveAnswer> answers;
     std::vector<Recipe> recipes;
 };
 
