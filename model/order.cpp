@@ -159,8 +159,12 @@ ReductionTree Order::as_tree() const {
 
 std::string Order::label() const {
     switch (kind_) {
-        case Kind::ring:
-            return fmt::format("ring ending at {}", last_);
+        case Kind::ring: {
+            if (ranks_ <= 8) return fmt::format("ring ending at {}", last_);
+            const Ring walk = walk_ending_at(*ring_, last_);
+            return fmt::format("fold along the ring {}, {}, {}, ..., {}, {}", walk[0], walk[1], walk[2],
+                               walk[walk.size() - 2], walk.back());
+        }
         case Kind::tree:
             return fmt::format("tree with root {}", last_);
         case Kind::pat:

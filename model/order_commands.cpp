@@ -64,6 +64,23 @@ void print_assumptions(const std::vector<std::string>& assumptions) {
     for (const std::string& assumption : assumptions) fmt::print("assumes {}\n", assumption);
 }
 
+/// Where averages are scaled, in words; empty for other operations. The rule itself: element_sum.hpp, SumRule.
+std::string scaling_note(const Plan& plan) {
+    const Call& call = plan.task.call;
+    if (call.operation != Operation::avg && call.operation != Operation::premulsum) return {};
+    if (!traits(call.format).is_float)
+        return "scaling: none on the way; the wrapped sum is divided by the number of ranks at the end";
+    const std::string_view factor =
+        call.operation == Operation::avg ? "1/n, rounded to the format," : "the given scalar";
+    std::string_view hop = "multiplied and added by one fma";
+    if (traits(call.format).width == 8)
+        hop = "multiplied and rounded, then added and rounded";
+    else if (plan.task.choice.protocol == Protocol::ll128)
+        hop = traits(call.format).width == 16 ? "multiplied and rounded, then added and rounded"
+                                              : "fused or not by the element's position in 1920-byte slices";
+    return fmt::format("scaling: each rank's own value times {} as it enters; {}", factor, hop);
+}
+
 struct Row {
     std::uint64_t begin, end;
     int channel;
@@ -152,6 +169,7 @@ Exit order_show(std::span<const std::string> arguments) {
         fmt::print("{}: {} (NCCL {})\n", describe(scenario.call(), scenario.comm.ranks()), describe(plan),
                    str(scenario.comm.version));
         print_assumptions(scenario.assumptions);
+        if (const std::string note = scaling_note(plan); !note.empty()) fmt::print("{}\n", note);
         fmt::print("\n{}", rows_as_text(rows));
         if (!whole)
             fmt::print("{:>14} {} segments in all; --limit N lists more, --element E one\n", "...",

@@ -7,6 +7,9 @@
 
 #include <charconv>
 
+#include "model/environment.hpp"
+#include "model/graph_file.hpp"
+#include "model/nccl_log.hpp"
 #include "model/records.hpp"
 #include "model/symmetric.hpp"
 
@@ -38,21 +41,52 @@ int checked(const Options& options, const char* flag, int least, int most) {
     return value;
 }
 
-Topology topology_from(const Options& options, std::vector<std::string>& assumptions) {
-    const int channels = options.has("channels") ? checked(options, "channels", 1, 64) : 0;
-    if (const auto text = options.find<std::string>("rings")) {
-        std::vector<Ring> rings;
-        for (const std::string_view ring : split(*text, ';')) rings.push_back(parse_ring(ring));
-        const int per_node = options.has("ranks-per-node") ? checked(options, "ranks-per-node", 1, 1 << 20) : 1;
-        const Topology topology = Topology::from_rings(rings, per_node);
-        if (options.has("ranks") && options.get<int>("ranks") != topology.ranks())
-            throw UsageError(
-                fmt::format("--ranks {}, but --rings name {}", options.get<int>("ranks"), topology.ranks()));
-        return topology.with_channels(channels, channels);
-    }
+void check_ranks(const Options& options, int ranks, std::string_view source) {
+    if (options.has("ranks") && options.get<int>("ranks") != ranks)
+        throw UsageError(fmt::format("--ranks {}, but {} has {}", options.get<int>("ranks"), source, ranks));
+}
+
+Communicator from_log(const Options& options, std::vector<std::string>& assumptions) {
+    const std::string file = options.get<std::string>("log");
+    const NcclLog log = parse_nccl_log(read_file(file), file);
+    const LogCommunicator& found = log.communicator(options.find<std::string>("communicator").value_or(""));
+    std::optional<NcclVersion> version;
+    if (const auto text = options.find<std::string>("nccl-version")) version = parse_nccl_version(*text);
+    Communicator comm = found.communicator(version, options.find<int>("sm"));
+    check_ranks(options, comm.ranks(), file);
+    assumptions.insert(assumptions.end(), found.assumptions.begin(), found.assumptions.end());
+    return comm;
+}
+
+Communicator from_graph(const Options& options, std::vector<std::string>& assumptions) {
+    const std::string file = options.get<std::string>("graph");
+    const GraphFile graph = parse_graph_file(read_file(file), file);
+    const int per_node = options.has("ranks-per-node") ? checked(options, "ranks-per-node", 1, 1 << 20) : graph.gpus;
+    const int ranks = options.has("ranks") ? checked(options, "ranks", 1, 1 << 20) : per_node;
+    if (ranks % per_node != 0)
+        throw UsageError(fmt::format("--ranks {} are no whole nodes of {} ranks", ranks, per_node));
+    Communicator comm = communicator_from_graph(graph, ranks / per_node, per_node);
+    const auto given = graph_assumptions(graph, ranks / per_node);
+    assumptions.insert(assumptions.end(), given.begin(), given.end());
+    return comm;
+}
+
+Communicator from_rings(const Options& options) {
+    std::vector<Ring> rings;
+    const std::string text = options.get<std::string>("rings");
+    for (const std::string_view ring : split(text, ';')) rings.push_back(parse_ring(ring));
+    Communicator comm{Topology::from_rings(
+        rings, options.has("ranks-per-node") ? checked(options, "ranks-per-node", 1, 1 << 20) : 1)};
+    check_ranks(options, comm.ranks(), "--rings");
+    return comm;
+}
+
+/// The layouts whose rings have a closed form.
+Communicator from_layout(const Options& options, std::vector<std::string>& assumptions) {
     if (!options.has("ranks")) throw UsageError("--ranks is missing (or --rings, --log, --graph); see --help");
     const int ranks = checked(options, "ranks", 1, 1 << 20);
-    if (ranks == 1) return Topology::one_rank_per_node(1, std::max(channels, 1));
+    const int channels = options.has("channels") ? checked(options, "channels", 1, 64) : 2;
+    if (ranks == 1) return {Topology::one_rank_per_node(1, channels)};
     if (!options.has("ranks-per-node"))
         throw UsageError(fmt::format(
             "the rings are not known: --ranks-per-node 1 (each rank its own node: rank order), --ranks-per-node "
@@ -60,22 +94,40 @@ Topology topology_from(const Options& options, std::vector<std::string>& assumpt
             ranks));
     const int per_node = checked(options, "ranks-per-node", 1, ranks);
     if (per_node == 1) {
-        if (channels == 0)
+        if (!options.has("channels"))
             assumptions.emplace_back("2 channels, as with one NIC a node (NCCL's log: 'coll channels'; --channels)");
-        return Topology::one_rank_per_node(ranks, channels == 0 ? 2 : channels);
+        return {Topology::one_rank_per_node(ranks, channels)};
     }
-    if (per_node == ranks) {
-        if (channels == 0)
-            throw UsageError(
-                "--channels is missing: their number depends on the machine (NCCL's log: 'coll channels', 24 on many "
-                "8-GPU Hopper nodes)");
-        assumptions.emplace_back(
-            "one NVSwitch node, ranks in GPU order: every ring 0..n-1, every tree a chain ('samesum reveal')");
-        return Topology::one_node(ranks, channels);
+    if (per_node != ranks)
+        throw UsageError(fmt::format(
+            "{} nodes of {} ranks: their rings differ from machine to machine; give --log, --graph or --rings",
+            (ranks + per_node - 1) / per_node, per_node));
+    if (!options.has("channels"))
+        throw UsageError(
+            "--channels is missing: their number depends on the machine (NCCL's log: 'coll channels', 24 on "
+            "many 8-GPU Hopper nodes)");
+    assumptions.emplace_back(
+        "one NVSwitch node, ranks in GPU order: every ring 0..n-1, every tree a chain ('samesum reveal')");
+    return {Topology::one_node(ranks, channels)};
+}
+
+Communicator communicator_from(const Options& options, std::vector<std::string>& assumptions) {
+    const int sources = options.has("log") + options.has("graph") + options.has("rings");
+    if (sources > 1) throw UsageError("--log, --graph and --rings each give the rings; one of them");
+    Communicator comm = options.has("log")     ? from_log(options, assumptions)
+                        : options.has("graph") ? from_graph(options, assumptions)
+                        : options.has("rings") ? from_rings(options)
+                                               : from_layout(options, assumptions);
+    if (const auto version = options.find<std::string>("nccl-version")) comm.version = parse_nccl_version(*version);
+    if (const auto file = options.find<std::string>("env"))
+        apply_environment(parse_environment(read_file(*file), *file), comm.settings);
+    if (const auto machine = options.find<std::string>("machine")) comm.machine = parse_machine(*machine);
+    const int channels = options.has("channels") ? checked(options, "channels", 1, 64) : 0;
+    if (!options.has("log")) {  // a log shows the channels after the limits
+        comm.topology = comm.topology.with_channels(channels, channels);
+        comm.topology = comm.topology.with_channels(comm.settings.min_channels, comm.settings.max_channels);
     }
-    throw UsageError(
-        fmt::format("{} nodes of {} ranks: their rings differ from machine to machine; give --log, --graph or --rings",
-                    (ranks + per_node - 1) / per_node, per_node));
+    return comm;
 }
 
 }  // namespace
@@ -94,6 +146,8 @@ void add_communicator_flags(Options& options) {
         "rings", po::value<std::string>()->value_name("R;R"), "each channel's ring, e.g. '0,1,2,3;0,3,2,1'")(
         "channels", po::value<int>()->value_name("N"), "collective channels of the communicator")(
         "log", po::value<std::string>()->value_name("FILE"), "an NCCL_DEBUG=INFO log: rings, trees, version, choices")(
+        "communicator", po::value<std::string>()->value_name("ID"), "which communicator of the log")(
+        "sm", po::value<int>()->value_name("CC"), "compute capability for the log's cost model, e.g. 90")(
         "graph", po::value<std::string>()->value_name("FILE"), "an NCCL_GRAPH_FILE or dump: each channel's GPU lists")(
         "env", po::value<std::string>()->value_name("FILE"), "NCCL_* settings, KEY=VALUE lines")(
         "nccl-version", po::value<std::string>()->value_name("V"), "2.27 to 2.30; default 2.28.9")(
@@ -182,12 +236,8 @@ Machine parse_machine(std::string_view text) {
 
 Scenario scenario_from(const Options& options, bool with_call) {
     std::vector<std::string> assumptions;
-    Topology topology = topology_from(options, assumptions);
-    Scenario scenario{.comm = {std::move(topology)}, .assumptions = std::move(assumptions)};
-    scenario.comm.search_channels = std::max(1, scenario.comm.channels() / 2);
-    if (const auto version = options.find<std::string>("nccl-version"))
-        scenario.comm.version = parse_nccl_version(*version);
-    if (const auto machine = options.find<std::string>("machine")) scenario.comm.machine = parse_machine(*machine);
+    Communicator comm = communicator_from(options, assumptions);
+    Scenario scenario{.comm = std::move(comm), .assumptions = std::move(assumptions)};
     if (const auto algorithm = options.find<std::string>("algo"))
         scenario.forced.algorithm = parse_algorithm(*algorithm);
     if (const auto protocol = options.find<std::string>("proto")) scenario.forced.protocol = parse_protocol(*protocol);

@@ -124,8 +124,11 @@ Topology::Topology(std::vector<int> node_of, std::vector<Channel> channels)
 
 Topology Topology::one_rank_per_node(int ranks, int channels) {
     if (ranks < 1) throw UsageError(fmt::format("a communicator of {} ranks; at least 1", ranks));
+    if (channels < 1) throw UsageError(fmt::format("{} channels; at least 1", channels));
+    const auto searched = static_cast<std::size_t>(channels + 1) / 2;
     std::vector<std::vector<NodeLists>> lists;
-    for (int rank = 0; rank < ranks; ++rank) lists.push_back({{{rank}, {rank}, TreePattern::tree}});
+    for (int rank = 0; rank < ranks; ++rank)
+        lists.push_back(std::vector<NodeLists>(searched, {{rank}, {rank}, TreePattern::tree}));
     return from_node_lists(lists).with_channels(channels, channels);
 }
 
@@ -160,6 +163,9 @@ Topology Topology::from_node_lists(std::span<const std::vector<NodeLists>> lists
         throw UsageError("the nodes' lists do not name every rank once");
 
     const std::size_t searched = lists.front().size();
+    const auto tree_of = [&](std::size_t channel, int tree) {
+        return std::make_shared<const TreeLinks>(connect_trees(lists, channel, static_cast<int>(ranks), tree));
+    };
     std::vector<Channel> channels(2 * searched);
     for (std::size_t c = 0; c < searched; ++c) {
         Ring ring;
@@ -167,10 +173,16 @@ Topology Topology::from_node_lists(std::span<const std::vector<NodeLists>> lists
             if (node.size() != searched) throw UsageError("all nodes must list the same number of channels");
             ring.insert(ring.end(), node[c].ring.begin(), node[c].ring.end());
         }
-        const auto shared = std::make_shared<const Ring>(rotated(ring, 0));
-        for (int tree = 0; tree < 2; ++tree)
-            channels[c + at(tree) * searched] = {
-                shared, std::make_shared<const TreeLinks>(connect_trees(lists, c, static_cast<int>(ranks), tree))};
+        Channel first{std::make_shared<const Ring>(rotated(ring, 0)), tree_of(c, 0)};
+        Channel second{first.ring, tree_of(c, 1)};
+        // Channels usually repeat each other; repeated links are kept once.
+        for (std::size_t earlier = 0; earlier < c; ++earlier) {
+            if (*channels[earlier].ring == *first.ring) first.ring = second.ring = channels[earlier].ring;
+            if (*channels[earlier].tree == *first.tree) first.tree = channels[earlier].tree;
+            if (*channels[earlier + searched].tree == *second.tree) second.tree = channels[earlier + searched].tree;
+        }
+        channels[c] = first;
+        channels[c + searched] = second;
     }
     return {std::move(node_of), std::move(channels)};
 }
