@@ -59,7 +59,7 @@ Exit exit_code(std::span<const Evidence> ledger) {
     return Exit::as_claimed;
 }
 
-std::string format_ledger(std::span<const Evidence> ledger, bool colour) {
+std::string format_ledger(std::span<const Evidence> ledger, bool colour, std::string_view notes) {
     constexpr std::array<std::string_view, 4> headings{"claim", "for", "decided by", "verdict"};
     std::vector<std::array<std::string, 4>> rows;
     for (const Evidence& e : ledger) {
@@ -98,6 +98,7 @@ std::string format_ledger(std::span<const Evidence> ledger, bool colour) {
         }
         if (!e.replay.empty()) text += fmt::format("  replay: {}\n", e.replay);
     }
+    if (!notes.empty()) text += fmt::format("\n{}", notes);
     text += fmt::format("\n{} of {} claims came out as stated\n", agreeing, ledger.size());
     return text;
 }

@@ -40,7 +40,7 @@ void to_json(nlohmann::ordered_json& json, const Evidence& evidence);
 /// 1 when something decided otherwise than claimed, else 3 when something is undecided or nothing was asked, else 0.
 [[nodiscard]] Exit exit_code(std::span<const Evidence> ledger);
 
-/// The ledger as a table with aligned columns, witnesses below it, and a closing line that counts.
-[[nodiscard]] std::string format_ledger(std::span<const Evidence> ledger, bool colour);
+/// The ledger as a table with aligned columns, witnesses below it, then `notes` if any, and a closing line that counts.
+[[nodiscard]] std::string format_ledger(std::span<const Evidence> ledger, bool colour, std::string_view notes = {});
 
 }  // namespace samesum

@@ -1,0 +1,27 @@
+// The claims by subject. Each function returns its obligations in a reader's order.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/format.hpp"
+#include "model/reduction_tree.hpp"
+#include "proofs/obligation.hpp"
+
+namespace samesum {
+
+/// What one addition does, and what a tree of them does: claims_of_addition.cpp.
+[[nodiscard]] std::vector<Obligation> claims_of_addition();
+/// What the ways to combine promise, from NCCL's orders: claims_of_schemes.cpp.
+[[nodiscard]] std::vector<Obligation> claims_of_schemes();
+/// False on purpose, impossible, or out of reach: claims that must not come out green. canaries.cpp.
+[[nodiscard]] std::vector<Obligation> canaries();
+
+/// "Both trees give the same bits whatever the leaves are", in one format. Its counterexamples are evaluated in the
+/// model and shown by small values.
+[[nodiscard]] Statement same_bits(std::string name, const ReductionTree& a, const ReductionTree& b, Format format);
+/// The same of an addition that commutes and of which nothing else is known: all the trees give one result.
+[[nodiscard]] Statement same_for_any_addition(std::string name, const std::vector<ReductionTree>& trees);
+
+}  // namespace samesum

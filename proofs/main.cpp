@@ -1,0 +1,15 @@
+// samesum-proofs: prove the claims, and print the ledger of everything that decides them.
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include "model/cli.hpp"
+#include "proofs/commands.hpp"
+
+int main(int argc, char** argv) {
+    using namespace samesum;
+    const std::array commands{
+        Command{"verify", "the main job: every claim, decided, in one ledger", verify_command},
+        Command{"prove", "obligations: list, discharge, export as SMT-LIB, cross-check", prove_command},
+    };
+    return run_program(argc, argv, commands);
+}

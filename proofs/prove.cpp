@@ -1,0 +1,143 @@
+// samesum prove: the obligations, discharged, exported, or put to a second solver.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "model/cli.hpp"
+#include "proofs/child.hpp"
+#include "proofs/commands.hpp"
+#include "proofs/obligation.hpp"
+
+namespace samesum {
+namespace {
+
+void list(std::span<const Obligation> chosen) {
+    std::size_t name = 0, scope = 0;
+    for (const Obligation& each : chosen) {
+        name = std::max(name, each.name.size());
+        scope = std::max(scope, each.scope.size());
+    }
+    for (const Obligation& each : chosen)
+        fmt::print("{:<{}}  {:<{}}  {}\n", each.name, name, each.scope, scope, each.sentence);
+}
+
+std::vector<Script> scripts_of(std::span<const Obligation> chosen) {
+    std::vector<Script> all;
+    for (const Obligation& each : chosen)
+        for (Script& script : scripts(each)) all.push_back(std::move(script));
+    return all;
+}
+
+void export_to(const std::string& folder, std::span<const Script> all) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) throw UsageError(fmt::format("cannot make the folder {}: {}", folder, error.message()));
+    for (const Script& script : all) write_file(fmt::format("{}/{}.smt2", folder, script.name), script.text);
+}
+
+/// The program of a second solver on the PATH.
+std::string find_program(const std::string& wanted) {
+    if (wanted.find('/') != std::string::npos) return wanted;
+    const char* path = std::getenv("PATH");
+    const std::string folders = path ? path : "";
+    for (std::size_t begin = 0; begin <= folders.size();) {
+        const std::size_t end = std::min(folders.find(':', begin), folders.size());
+        const std::string candidate = folders.substr(begin, end - begin) + "/" + wanted;
+        if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+        begin = end + 1;
+    }
+    throw UsageError(
+        fmt::format("--cross-check {}: no such program on the PATH; cvc5 comes as a package of that name", wanted));
+}
+
+/// Puts every script to a second solver. An answer that differs from the expected one is a disagreement.
+Exit cross_check(const std::string& wanted, std::span<const Script> all, double limit, int parallel) {
+    const std::string program = find_program(wanted);
+    const std::string folder =
+        fmt::format("{}/samesum-{}", std::filesystem::temp_directory_path().string(), ::getpid());
+    export_to(folder, all);
+    std::vector<Job> jobs;
+    for (const Script& script : all)
+        jobs.push_back({script.name,
+                        [&script, &program, &folder, limit] {
+                            const Answer answer =
+                                ask_program(program, fmt::format("{}/{}.smt2", folder, script.name), limit);
+                            return fmt::format("{} {}", name(answer.satisfiable), answer.why);
+                        },
+                        0});
+    const auto results = run_jobs(jobs, parallel);
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+    std::size_t agree = 0, differ = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const std::string said = results[i].output.value_or("unknown " + results[i].why);
+        const std::string word = said.substr(0, said.find(' '));
+        if (all[i].expected == Satisfiable::unknown || word == name(all[i].expected)) {
+            ++agree;
+            continue;
+        }
+        differ += word == "unknown" ? 0 : 1;
+        fmt::print("{}: expected {}, {} says {}\n", all[i].name, name(all[i].expected), wanted, said);
+    }
+    fmt::print("{}: {} of {} questions answered as expected, {} disagreements\n", wanted, agree, all.size(), differ);
+    if (differ > 0) return Exit::not_as_claimed;
+    return agree == all.size() && agree > 0 ? Exit::as_claimed : Exit::inconclusive;
+}
+
+}  // namespace
+
+Exit prove_command(std::span<const std::string> arguments) {
+    Options options(
+        "prove [NAME...] [flags]",
+        "Discharges obligations: first that their assumptions can hold, then that nothing contradicts them.\n"
+        "A counterexample counts when the model confirms it; unknown and out of time are never green.",
+        {"samesum prove", "samesum prove 'addition_*' --timeout 60", "samesum prove --export smt"});
+    options.with_json().positional("NAME", -1);
+    options.add()("list", "name the obligations and stop")(
+        "timeout", po::value<double>()->default_value(20)->value_name("S"), "seconds for each question to the solver")(
+        "jobs", po::value<int>()->default_value(2), "obligations at a time")(
+        "export", po::value<std::string>()->value_name("DIR"),
+        "write each question as SMT-LIB 2.6 with its expected status, and stop")(
+        "cross-check", po::value<std::string>()->value_name("PROGRAM")->implicit_value("cvc5"),
+        "put the questions to a second solver's program and compare");
+    if (!options.parse(arguments)) return Exit::as_claimed;
+    const double limit = options.get<double>("timeout");
+    if (!(limit > 0)) throw UsageError("--timeout takes a number of seconds above 0");
+    const int parallel = options.get<int>("jobs");
+    if (parallel < 1) throw UsageError("--jobs takes a number of 1 or more");
+
+    const std::vector<Obligation> chosen = selected(options.words());
+    if (options.has("list")) {
+        list(chosen);
+        return Exit::as_claimed;
+    }
+    if (const auto folder = options.find<std::string>("export")) {
+        const auto all = scripts_of(chosen);
+        export_to(*folder, all);
+        fmt::print("wrote {} questions to {}\n", all.size(), *folder);
+        return Exit::as_claimed;
+    }
+    if (const auto program = options.find<std::string>("cross-check"))
+        return cross_check(*program, scripts_of(chosen), limit, parallel);
+
+    Progress progress("prove");
+    std::vector<Inquiry> inquiries;
+    for (const Obligation& obligation : chosen) inquiries.push_back(inquiry(obligation, limit));
+    const std::vector<Evidence> ledger = inquire(inquiries, parallel, [&](std::size_t done) {
+        progress.update(fmt::format("{} of {} obligations", done, chosen.size()));
+    });
+    if (const auto file = options.find<std::string>("json")) {
+        nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+        for (const Evidence& evidence : ledger) rows.push_back(evidence);
+        write_json(*file, {{"solver", solver_version()}, {"evidence", rows}});
+        if (*file == "-") return exit_code(ledger);
+    }
+    fmt::print("{}", format_ledger(ledger, colourful(STDOUT_FILENO)));
+    return exit_code(ledger);
+}
+
+}  // namespace samesum

@@ -1,0 +1,43 @@
+// The solver behind a wall: scripts in, one of three answers out, and a time limit that really holds.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace samesum {
+
+/// The answer to "can these assertions hold together?".
+enum class Satisfiable : std::uint8_t { yes, no, unknown };
+/// "sat", "unsat", "unknown": SMT-LIB's words, in which expectations are stated too.
+[[nodiscard]] std::string_view name(Satisfiable answer);
+
+/// Constants' values in a model: bit vectors and non-negative integers as they are, truth values as 0 and 1. Constants
+/// that do not matter are 0.
+using Assignment = std::map<std::string, std::uint64_t>;
+
+struct Question {
+    std::string script;                  ///< SMT-LIB 2.6: declarations and assertions, no check-sat
+    std::vector<std::string> constants;  ///< whose values are wanted when the answer is yes
+};
+struct Answer {
+    Satisfiable satisfiable = Satisfiable::unknown;
+    std::string why;  ///< of unknown
+    Assignment values;
+    double seconds = 0;
+};
+
+/// Asks Z3 in a child process, which is killed after `limit` seconds whatever it is doing. Throws UsageError when the
+/// script is no SMT-LIB.
+[[nodiscard]] Answer ask(const Question& question, double limit);
+
+/// Asks another solver's program (cvc5, bitwuzla) that reads a file of SMT-LIB; no values.
+[[nodiscard]] Answer ask_program(const std::string& program, const std::string& file, double limit);
+
+/// "Z3 5.4.1".
+[[nodiscard]] std::string solver_version();
+
+}  // namespace samesum

@@ -1,0 +1,176 @@
+// samesum verify: everything that decides a claim, in one ledger.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "model/cli.hpp"
+#include "proofs/child.hpp"
+#include "proofs/commands.hpp"
+#include "proofs/obligation.hpp"
+#include "proofs/scenario_claims.hpp"
+
+namespace samesum {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view fuzz_claim = "fuzz_properties";
+
+Evidence fuzz_row(std::string detail) {
+    return {.claim = std::string(fuzz_claim),
+            .sentence = "the properties that samesum-fuzz tries on random cases",
+            .scope = "random routings, bits, rings",
+            .expected = Verdict::upheld,
+            .verdict = Verdict::inconclusive,
+            .decided_by = "not decided",
+            .detail = std::move(detail),
+            .witness = {},
+            .replay = "samesum fuzz",
+            .seconds = 0};
+}
+
+/// Runs samesum-fuzz, which stands beside this program, and takes over its ledger.
+std::vector<Evidence> fuzz_ledger(std::uint64_t seed, std::uint64_t cases, double limit) {
+    const std::string program = (fs::read_symlink("/proc/self/exe").parent_path() / "samesum-fuzz").string();
+    if (!fs::exists(program)) return {fuzz_row("samesum-fuzz is not built here")};
+    const std::string file = (fs::temp_directory_path() / fmt::format("samesum-fuzz-{}.json", ::getpid())).string();
+    const ProgramResult run = run_executable({program, "fuzz", "--ledger", "--cases", fmt::format("{}", cases),
+                                              "--seed", fmt::format("{}", seed), "--json", file},
+                                             limit);
+    std::vector<Evidence> ledger;
+    std::string why = run.why.empty()
+                          ? fmt::format("samesum-fuzz left with exit code {} and no ledger", run.exit_code.value_or(-1))
+                          : "samesum-fuzz: " + run.why;
+    try {
+        if (run.exit_code && fs::exists(file))
+            for (const auto& line : nlohmann::ordered_json::parse(read_file(file)).at("evidence"))
+                ledger.push_back(evidence_from_json(line));
+    } catch (const std::exception& error) {
+        ledger.clear();
+        why = fmt::format("samesum-fuzz's ledger is not readable: {}", error.what());
+    }
+    std::error_code ignored;
+    fs::remove(file, ignored);
+    if (ledger.empty()) ledger.push_back(fuzz_row(why));
+    return ledger;
+}
+
+/// Lines of one claim that came out alike become one line; the first witness stands for all.
+std::vector<Evidence> merged(const std::vector<Evidence>& ledger) {
+    std::vector<Evidence> result;
+    std::vector<std::vector<std::string>> scopes;
+    for (const Evidence& line : ledger) {
+        const auto same = std::find_if(result.begin(), result.end(), [&](const Evidence& earlier) {
+            return earlier.claim == line.claim && earlier.expected == line.expected &&
+                   earlier.verdict == line.verdict && line.as_claimed();
+        });
+        if (same == result.end()) {
+            result.push_back(line);
+            scopes.push_back({line.scope});
+            continue;
+        }
+        scopes[static_cast<std::size_t>(same - result.begin())].push_back(line.scope);
+        if (same->decided_by.find(line.decided_by) == std::string::npos) same->decided_by += ", " + line.decided_by;
+        same->seconds += line.seconds;
+    }
+    for (std::size_t i = 0; i < result.size(); ++i) {
+        result[i].scope = fmt::format("{}", fmt::join(scopes[i], "; "));
+        if (scopes[i].size() > 2)
+            result[i].scope = fmt::format("{} to {}, {} scopes", scopes[i].front(), scopes[i].back(), scopes[i].size());
+    }
+    return result;
+}
+
+/// The assumptions that lines of this ledger rest on, and what checks each.
+std::string assumption_ledger(std::span<const Obligation> chosen) {
+    std::size_t width = 0;
+    for (const NcclAssumption& each : nccl_assumptions()) width = std::max(width, each.name.size());
+    std::string text = "assumed of NCCL, and what checks it on a live machine:\n";
+    for (const NcclAssumption& each : nccl_assumptions()) {
+        const auto rests = [&](const Obligation& o) {
+            return std::find(o.assumes_of_nccl.begin(), o.assumes_of_nccl.end(), each.name) != o.assumes_of_nccl.end();
+        };
+        if (std::none_of(chosen.begin(), chosen.end(), rests)) continue;
+        std::vector<std::string> claims;
+        for (const Obligation& o : chosen)
+            if (rests(o) && std::find(claims.begin(), claims.end(), o.name) == claims.end()) claims.push_back(o.name);
+        text += fmt::format("  {:<{}}  {}\n  {:<{}}  checked by: {}\n  {:<{}}  used by: {}\n", each.name, width,
+                            each.sentence, "", width, each.probe, "", width, fmt::join(claims, ", "));
+    }
+    return text;
+}
+
+bool wanted(std::span<const std::string> globs, const std::string& claim) {
+    return globs.empty() || std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
+               return ::fnmatch(glob.c_str(), claim.c_str(), 0) == 0;
+           });
+}
+
+}  // namespace
+
+Exit verify_command(std::span<const std::string> arguments) {
+    Options options(
+        "verify [CLAIM...] [flags]",
+        "Decides every claim and prints the ledger: what was claimed, for what, how it was decided, what came\n"
+        "out, and a witness with its replay line where something is refuted.",
+        {"samesum verify", "samesum verify --json ledger.json", "samesum verify 'fixed_root_*'"});
+    options.with_json().positional("CLAIM", -1);
+    options.add()("backend", po::value<std::string>()->default_value("auto"),
+                  "auto, model, or nccl (real ranks on this machine's GPUs)")(
+        "seed", po::value<std::uint64_t>()->default_value(1), "of the random partials and cases")(
+        "quick", "fewer random cases")("jobs", po::value<int>()->default_value(2), "claims at a time");
+    if (!options.parse(arguments)) return Exit::as_claimed;
+    const std::string backend = options.get<std::string>("backend");
+    if (backend != "auto" && backend != "model" && backend != "nccl")
+        throw UsageError(fmt::format("--backend '{}'; one of: auto, model, nccl", backend));
+    if (backend == "nccl")
+        throw Inconclusive("--backend nccl: verify does not drive real ranks yet; samesum run and reveal do");
+    const int parallel = options.get<int>("jobs");
+    if (parallel < 1) throw UsageError("--jobs takes a number of 1 or more");
+    const auto seed = options.get<std::uint64_t>("seed");
+    const bool quick = options.has("quick");
+    const std::vector<std::string> globs = options.words();
+
+    constexpr double question_limit = 10;
+    std::vector<Inquiry> inquiries;
+    for (Inquiry& each : scenario_inquiries(seed))
+        if (wanted(globs, each.if_lost.claim)) inquiries.push_back(std::move(each));
+    std::vector<Obligation> chosen;
+    for (const Obligation& obligation : obligations())
+        if (!obligation.is_canary() && wanted(globs, obligation.name)) chosen.push_back(obligation);
+    const double fuzz_limit = quick ? 8 : 15;
+    const std::uint64_t cases = quick ? 100 : 1000;
+    const Inquiry fuzz{fuzz_row({}), [=] { return fuzz_ledger(seed, cases, fuzz_limit); }, fuzz_limit + 1};
+    for (const Obligation& obligation : chosen) inquiries.push_back(inquiry(obligation, question_limit));
+    if (wanted(globs, fuzz.if_lost.claim)) inquiries.push_back(fuzz);
+    for (const Obligation& obligation : obligations())
+        if (obligation.is_canary() && wanted(globs, obligation.name))
+            inquiries.push_back(inquiry(obligation, question_limit));
+    if (inquiries.empty()) throw UsageError(fmt::format("no claim is called '{}'; see samesum verify", globs.front()));
+
+    Progress progress("verify");
+    const std::vector<Evidence> lines = inquire(inquiries, parallel, [&](std::size_t done) {
+        progress.update(fmt::format("{} of {} claims decided", done, inquiries.size()));
+    });
+    if (const auto file = options.find<std::string>("json")) {
+        nlohmann::ordered_json rows = nlohmann::ordered_json::array(), assumptions = nlohmann::ordered_json::array();
+        for (const Evidence& evidence : lines) rows.push_back(evidence);
+        for (const NcclAssumption& each : nccl_assumptions())
+            assumptions.push_back({{"name", each.name}, {"sentence", each.sentence}, {"probe", each.probe}});
+        write_json(*file, {{"backend", "model"},
+                           {"seed", seed},
+                           {"solver", solver_version()},
+                           {"assumptions", assumptions},
+                           {"evidence", rows}});
+        if (*file == "-") return exit_code(lines);
+    }
+    fmt::print("{}", format_ledger(merged(lines), colourful(STDOUT_FILENO), assumption_ledger(chosen)));
+    return exit_code(lines);
+}
+
+}  // namespace samesum
