@@ -9,6 +9,7 @@
 
 #include "model/cli.hpp"
 #include "model/commands.hpp"
+#include "model/custom.hpp"
 #include "model/draw.hpp"
 #include "model/element_sum.hpp"
 #include "model/invariance.hpp"
@@ -508,6 +509,80 @@ Exit order_enumerate(std::span<const std::string> arguments) {
     return Exit::as_claimed;
 }
 
+Exit order_paths(std::span<const std::string> arguments) {
+    Options options(
+        "order paths FILE --row BYTES [flags]",
+        "For a collective that switches between several ways by size or alignment, described in FILE (JSON): the\n"
+        "numbers of rows at which a row's order or rounding changes, and what each way depends on.\n"
+        "Exit 1 when rows of one batch size and of another are summed differently.\n\n"
+        "FILE: {\"ranks\": 4, \"paths\": [{\"name\": \"one stage\", \"below_bytes\": 524288, \"multiple_of_bytes\": "
+        "16,\n"
+        "\"order\": \"rank_order\", \"rounding\": \"fp32_once\"}, {\"name\": \"two stages\", \"order\": "
+        "\"from_owner\"}]}\n"
+        "order: rank_order; from_owner (one equal part a rank, summed from that rank on); a tree; a list of trees.",
+        {"samesum order paths custom.json --row 10240 --rows 4096",
+         "samesum order paths custom.json --row 4 --rows 64"});
+    options.with_json().positional("FILE", 1);
+    options.add()("row", po::value<std::uint64_t>()->value_name("BYTES"), "bytes of one row (one token)")(
+        "rows", po::value<std::uint64_t>()->default_value(4096)->value_name("N"), "look at 1 to N rows");
+    if (!options.parse(arguments)) return Exit::as_claimed;
+    if (options.words().empty()) throw UsageError("needs the file that describes the collective; see --help");
+    const std::string file = options.words().front();
+    const CustomCollective custom = parse_custom(read_file(file), file);
+    const auto row = options.get<std::uint64_t>("row"), most = options.get<std::uint64_t>("rows");
+    if (row == 0 || row > (1u << 30)) throw UsageError(fmt::format("--row {}: 1 to 2^30 bytes", row));
+    if (most == 0 || most > (1u << 24)) throw UsageError(fmt::format("--rows {}: 1 to 2^24", most));
+
+    struct Stretch {
+        std::uint64_t first, last;
+        std::size_t path;
+    };
+    std::vector<Stretch> stretches;
+    for (std::uint64_t rows = 1; rows <= most; ++rows) {
+        const auto path = custom.path(rows * row);
+        if (!path) throw UsageError(fmt::format("{}: no path takes {} rows ({} bytes)", file, rows, rows * row));
+        if (stretches.empty() || stretches.back().path != *path) stretches.push_back({rows, rows, *path});
+        stretches.back().last = rows;
+    }
+    Json json{{"name", custom.name},
+              {"row_bytes", row},
+              {"rows", most},
+              {"stretches", Json::array()},
+              {"paths", Json::array()}};
+    fmt::print("{:>10} {:>10}  path\n", "rows from", "to");
+    constexpr std::size_t shown = 24;
+    for (std::size_t i = 0; i < stretches.size(); ++i) {
+        if (i < shown)
+            fmt::print("{:>10} {:>10}  {}\n", stretches[i].first, stretches[i].last,
+                       custom.paths[stretches[i].path].name);
+        json["stretches"].push_back({stretches[i].first, stretches[i].last, custom.paths[stretches[i].path].name});
+    }
+    if (stretches.size() > shown) fmt::print("{:>10} {} stretches in all\n", "...", stretches.size());
+    bool differs = false;
+    std::vector<std::size_t> used;
+    for (const Stretch& stretch : stretches)
+        if (std::find(used.begin(), used.end(), stretch.path) == used.end()) used.push_back(stretch.path);
+    fmt::print("\n");
+    for (const std::size_t i : used) {
+        const CustomPath& path = custom.paths[i];
+        const bool by_part =
+            std::any_of(path.trees.begin(), path.trees.end(), [&](const auto& t) { return t != path.trees[0]; });
+        differs = differs || by_part || !same_class(path, custom.paths[used.front()]);
+        const std::string depends = by_part ? "depends on the row's place among the rows: owner, position and count"
+                                            : "depends on nothing: owner-, position- and count-free";
+        fmt::print("{}: {}, {}; {}\n", path.name, shortened(path.trees[0], 60), name(path.accumulation), depends);
+        json["paths"].push_back({{"name", path.name},
+                                 {"rounding", name(path.accumulation)},
+                                 {"by_part", by_part},
+                                 {"tree", path.trees[0].str()}});
+    }
+    json["invariant"] = !differs;
+    fmt::print("\n{}\n", differs ? "a row's bits depend on how many rows are in the batch"
+                                 : "every row is summed the same way in every batch");
+    if (const auto target = options.find<std::string>("json")) write_json(*target, json);
+    return differs ? Exit::not_as_claimed : Exit::as_claimed;
+}
+
 Exit order_check(std::span<const std::string> arguments) {
     Options options(
         "order check FILE... [flags]",
@@ -561,6 +636,8 @@ Exit order_command(std::span<const std::string> arguments) {
         Command{"diff", "which elements change their order between two calls", order_diff},
         Command{"invariance", "which scheme depends on owner, position, count, routing", order_invariance},
         Command{"enumerate", "all orders of a few values, and NCCL's among them", order_enumerate},
+        Command{"paths", "a custom collective: batch sizes at which its order changes", order_paths},
+        Command{"lint", "what an environment's settings do for the order", order_lint},
         Command{"check", "recorded orders of real NCCL against the prediction", order_check},
     };
     return dispatch("order", arguments, commands);

@@ -104,3 +104,58 @@ BOOST_AUTO_TEST_CASE(c11_c15_what_the_switch_adds_is_not_observable) {
 }
 
 BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(the_batch_picks_the_kernel)
+
+// Two kernels and the library behind one all-reduce, switched by bytes and by alignment.
+constexpr const char* custom = R"json({"name": "custom all-reduce", "ranks": 4, "paths": [
+    {"name": "one stage", "below_bytes": 524288, "multiple_of_bytes": 16, "order": "rank_order", "rounding": "fp32_once"},
+    {"name": "two stages", "below_bytes": 8388608, "multiple_of_bytes": 16, "order": "from_owner", "rounding": "fp32_once"},
+    {"name": "library", "order": "(((1 2) 3) 0)"}]})json";
+
+BOOST_AUTO_TEST_CASE(c5_size_thresholds) {
+    expect("order paths - --row 10240 --rows 1000", 1,
+           {"1         51  one stage", "52        819  two stages", "820       1000  library",
+            "one stage: (((0 1) 2) 3), fp32_once; depends on nothing",
+            "two stages: (((0 1) 2) 3), fp32_once; depends on the row's place",
+            "a row's bits depend on how many rows are in the batch"},
+           custom);
+    expect("order paths - --row 10240 --rows 51", 0, {"every row is summed the same way in every batch"}, custom);
+}
+
+BOOST_AUTO_TEST_CASE(c25_the_16_byte_rule) {
+    expect("order paths - --row 4 --rows 8", 1,
+           {"1          3  library", "4          4  one stage", "5          7  library", "8          8  one stage"},
+           custom);
+}
+
+BOOST_AUTO_TEST_CASE(c8_a_fused_path_that_starts_at_the_own_rank) {
+    expect("order paths - --row 4096 --rows 4", 1, {"depends on the row's place"},
+           R"json({"ranks": 8, "paths": [{"name": "two shot", "order": "from_owner"}]})json");
+}
+
+BOOST_AUTO_TEST_CASE(c22_another_vendors_ring_and_line) {
+    // Ring reduce-scatter: an order for each position. A line adds from one end: one order for all.
+    expect("order paths - --row 2048 --rows 4", 1, {"depends on the row's place"},
+           R"json({"ranks": 3, "paths": [{"name": "ring", "order": ["((1 2) 0)", "((2 0) 1)", "((0 1) 2)"]}]})json");
+    expect("order paths - --row 2048 --rows 4", 0, {"depends on nothing"},
+           R"json({"ranks": 3, "paths": [{"name": "line", "order": "((2 1) 0)"}]})json");
+}
+
+BOOST_AUTO_TEST_CASE(descriptions_that_are_wrong) {
+    struct Row {
+        const char *text, *complaint;
+    };
+    for (const Row& row :
+         {Row{"", "not a JSON object"}, Row{"{}", "'ranks' is a number"}, Row{R"({"ranks": 2})", "'paths' is a list"},
+          Row{R"({"ranks": 2, "paths": [{}]})", "'order' is missing"},
+          Row{R"json({"ranks": 2, "paths": [{"order": "(0 2)"}]})json", "does not add each of the ranks 0 to 1 once"},
+          Row{R"({"ranks": 2, "paths": [{"order": "rank_order", "below": 3}]})", "'below' is not name"},
+          Row{R"({"ranks": 2, "paths": [{"order": "rank_order", "below_bytes": 3}]})", "no path takes 1 rows"}}) {
+        const Outcome outcome = run("order paths - --row 8", row.text);
+        BOOST_TEST(outcome.exit == 2);
+        BOOST_TEST(outcome.complains(row.complaint), outcome.err);
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
