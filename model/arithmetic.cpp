@@ -195,20 +195,17 @@ Bits HopArithmetic::fused_multiply_add(Bits left, Bits right, Bits addend) const
     return round_and_pack(t, exact_sum(exact_product(unpack(t, left), unpack(t, right)), unpack(t, addend)));
 }
 
-Bits HopArithmetic::minimum(Bits left, Bits right) const {
-    const FormatTraits& t = traits(format_);
-    if (is_nan(format_, left) && is_nan(format_, right)) return nan_result(format_, left, right);
-    if (is_nan(format_, left)) return right;
-    if (is_nan(format_, right)) return left;
-    return order_key(t, left) <= order_key(t, right) ? left : right;
-}
+Bits HopArithmetic::minimum(Bits left, Bits right) const { return extreme(left, right, false); }
+Bits HopArithmetic::maximum(Bits left, Bits right) const { return extreme(left, right, true); }
 
-Bits HopArithmetic::maximum(Bits left, Bits right) const {
+Bits HopArithmetic::extreme(Bits left, Bits right, bool largest) const {
     const FormatTraits& t = traits(format_);
     if (is_nan(format_, left) && is_nan(format_, right)) return nan_result(format_, left, right);
-    if (is_nan(format_, left)) return right;
-    if (is_nan(format_, right)) return left;
-    return order_key(t, left) >= order_key(t, right) ? left : right;
+    const bool left_is_lower = order_key(t, left) <= order_key(t, right);
+    const bool take_left = is_nan(format_, right) || (!is_nan(format_, left) && left_is_lower != largest);
+    const Bits taken = take_left ? left : right;
+    // float8 passes through float16 here too, and what comes back saturates (FuncMinMax over fp8).
+    return t.width == 8 && is_infinite(format_, taken) ? saturated(t, is_negative(t, taken)) : taken;
 }
 
 Bits HopArithmetic::combine(Operation operation, Bits left, Bits right) const {
@@ -233,9 +230,11 @@ bool add_is_exact(Format format, Bits left, Bits right) {
     if (!is_finite(format, rounded)) return false;
     const Exact back = unpack(t, rounded);
     if (sum.sticky || back.significand == 0) return false;
-    const Exact a = left_aligned(sum);
-    const Exact b = left_aligned(back);
-    return a.exponent == b.exponent && a.significand == b.significand;
+    // Equal magnitudes: the larger exponent's significand, moved to the other's exponent, is the other's.
+    const Exact& high = back.exponent > sum.exponent ? back : sum;
+    const Exact& low = back.exponent > sum.exponent ? sum : back;
+    const int shift = high.exponent - low.exponent;
+    return leading_bit(high.significand) + shift <= 126 && high.significand << shift == low.significand;
 }
 
 }  // namespace samesum

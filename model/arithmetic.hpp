@@ -36,13 +36,15 @@ public:
     [[nodiscard]] Bits multiply(Bits left, Bits right) const;
     /// left * right + addend, rounded once; floats wider than 8 bits only.
     [[nodiscard]] Bits fused_multiply_add(Bits left, Bits right, Bits addend) const;
-    /// A single NaN is dropped, -0 < +0 (PTX min and max).
+    /// A single NaN is dropped, -0 < +0 (PTX min and max); infinities of float8_e5m2 saturate as in sums.
     [[nodiscard]] Bits minimum(Bits left, Bits right) const;
     [[nodiscard]] Bits maximum(Bits left, Bits right) const;
     /// sum, prod, min or max of two values; avg and premulsum add here, their scaling is not a matter of one addition.
     [[nodiscard]] Bits combine(Operation operation, Bits left, Bits right) const;
 
 private:
+    [[nodiscard]] Bits extreme(Bits left, Bits right, bool largest) const;
+
     Format format_;
 };
 

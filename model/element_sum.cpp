@@ -117,6 +117,19 @@ Bits average_scale(Format format, int ranks) {
     return convert(Format::float32, format, std::bit_cast<std::uint32_t>(static_cast<float>(1.0 / ranks)));
 }
 
+bool hop_is_fused(Protocol protocol, Format format, std::uint64_t offset) {
+    const FormatTraits& t = traits(format);
+    if (!t.is_float || t.width == 8) return false;
+    if (protocol != Protocol::ll128) return true;
+    if (t.width == 16) return false;
+    // Slices of 1920 bytes are 120 packs of 16. Packs whose second word travels in a flag's thread are reduced whole by
+    // code that the compiler fuses; of the others it fuses the first 8 bytes only (2.28.9, src/device/prims_ll128.h,
+    // recvReduceSendCopy; float32 measured, float64 by analogy).
+    const std::uint64_t pack = offset % 1920 / 16;
+    const bool flag = (pack < 32 && pack % 8 == 7) || (60 <= pack && pack < 92 && (pack - 60) % 8 == 7);
+    return flag || offset % 16 < 8;
+}
+
 Bits sum_element(const SumRule& rule, const ReductionTree& tree, std::span<const Bits> leaves) {
     const FormatTraits& t = traits(rule.format);
     const bool scales = rule.operation == Operation::avg || rule.operation == Operation::premulsum;
@@ -136,6 +149,11 @@ Bits sum_element(const SumRule& rule, const ReductionTree& tree, std::span<const
     }
     if (scales && t.is_float) return scaled_sum(rule, tree, leaves);
     const HopArithmetic hop(rule.format);
+    std::vector<Bits> scaled;
+    if (rule.operation == Operation::premulsum) {  // of integers
+        for (const Bits value : leaves) scaled.push_back(hop.multiply(value, rule.scale));
+        leaves = scaled;
+    }
     const Bits sum =
         evaluate<Bits>(tree, leaves, [&](Bits left, Bits right) { return hop.combine(rule.operation, left, right); });
     if (rule.operation == Operation::avg) return divided(t, sum, static_cast<std::uint64_t>(tree.leaf_count()));

@@ -8,6 +8,7 @@
 
 #include "model/arithmetic.hpp"
 #include "model/format.hpp"
+#include "model/nccl.hpp"
 #include "model/reduction_tree.hpp"
 
 namespace samesum {
@@ -31,8 +32,13 @@ struct SumRule {
     bool own_is_left = false;
 };
 
-/// 1/n as ncclAvg scales by it, rounded to the format (NCCL 2.28.9 enqueue.cc, hostToDevRedOp).
+/// 1/n as ncclAvg scales by it, rounded to the format (NCCL 2.28.9 src/enqueue.cc, hostToDevRedOp).
 [[nodiscard]] Bits average_scale(Format format, int ranks);
+
+/// Are the multiplication and the addition of one hop of avg or premulsum one fma? `offset`: bytes from the beginning
+/// of the element's chunk (NCCL 2.28.9, measured on H200). LL and Simple always fuse; LL128 fuses float32 by position,
+/// so that an average depends on where its element lies even when the order does not.
+[[nodiscard]] bool hop_is_fused(Protocol protocol, Format format, std::uint64_t offset);
 
 /// leaves[r] is rank r's value. Integer averages divide the wrapped sum at the end, truncating toward zero.
 [[nodiscard]] Bits sum_element(const SumRule& rule, const ReductionTree& tree, std::span<const Bits> leaves);

@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cerrno>
+#include <cfenv>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -17,7 +18,7 @@
 namespace samesum {
 namespace {
 
-// NaN column: shared/measured values of ncclSum on H200; float64 keeps payloads, so its entry is only the NaN of
+// NaN column: values of ncclSum measured on an H200; float64 keeps payloads, so its entry is only the NaN of
 // infinity minus infinity.
 constexpr std::array<FormatTraits, all_formats.size()> table{{
     {"float64", "f64", 64, 11, 52, true, true, true, 0xfff8000000000000},
@@ -39,6 +40,18 @@ Bits magnitude(Format format, Bits bits) { return bits & (traits(format).mask() 
 std::int64_t sign_extend(const FormatTraits& t, Bits bits) {
     const int unused = 64 - t.width;
     return static_cast<std::int64_t>(bits << unused) >> unused;
+}
+
+/// The double next to a decimal whose last bit is odd, or the decimal itself where a double holds it. Rounded again to
+/// two or more bits less, it gives the decimal rounded once; its nearest double would not.
+double rounded_to_odd(const std::string& text) {
+    const int before = std::fegetround();
+    std::fesetround(FE_DOWNWARD);
+    const double below = std::strtod(text.c_str(), nullptr);
+    std::fesetround(FE_UPWARD);
+    const double above = std::strtod(text.c_str(), nullptr);
+    std::fesetround(before);
+    return std::bit_cast<Bits>(below) % 2 == 1 ? below : above;
 }
 
 }  // namespace
@@ -119,8 +132,8 @@ Bits parse_value(Format format, std::string_view word) {
     const double value = std::strtod(text.c_str(), &end);
     if (text.empty() || *end != '\0')
         throw UsageError(fmt::format("'{}' is not a number, e.g. 1.5, -2e-3, inf, 0x3f80", word));
-    if (format != Format::float32) return from_double(format, value);
-    return std::bit_cast<std::uint32_t>(std::strtof(text.c_str(), nullptr));
+    if (std::isnan(value)) return t.nan;
+    return format == Format::float64 ? std::bit_cast<Bits>(value) : from_double(format, rounded_to_odd(text));
 }
 
 std::vector<Bits> parse_values(Format format, std::string_view text, std::size_t count) {
@@ -144,6 +157,7 @@ double to_double(Format format, Bits bits) {
 Bits from_double(Format format, double value) {
     const FormatTraits& t = traits(format);
     if (t.is_float) return convert(Format::float64, format, std::bit_cast<Bits>(value));
+    ensure(std::fabs(value) < 0x1p63, "a double made an integer fits 64 bits");
     return static_cast<Bits>(static_cast<std::int64_t>(value)) & t.mask();
 }
 
