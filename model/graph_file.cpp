@@ -46,7 +46,13 @@ bool nested_too_deep(std::string_view text) {
 struct Reader {
     const std::string& file;
 
-    [[noreturn]] void refuse(const std::string& why) const { throw UsageError(fmt::format("{}: {}", file, why)); }
+    /// Quotes what the file says, so it is kept to one readable line.
+    [[noreturn]] void refuse(std::string why) const {
+        if (why.size() > 300) why = why.substr(0, 300) + "...";
+        for (char& c : why)
+            if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+        throw UsageError(fmt::format("{}: {}", file, why));
+    }
 
     template <class Number>
     Number attribute(const Tree& element, const char* name, const std::string& where, Number least, Number most,

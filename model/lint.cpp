@@ -193,6 +193,10 @@ std::optional<std::string> position_difference(const World& world, const std::ve
 /// The same element of calls of different counts.
 std::optional<std::string> count_difference(const World& world, const std::vector<Combination>& open,
                                             Collective collective) {
+    // One combination by itself makes the plainer example; then whatever NCCL may change to as calls grow.
+    if (open.size() > 1)
+        for (const Combination& each : open)
+            if (auto found = count_difference(world, {each}, collective)) return found;
     std::map<std::uint64_t, Sample> first;  // by element
     std::optional<std::string> found;
     for_each_plan(
@@ -247,7 +251,8 @@ CollectiveAnswer judge(Collective collective, Invariance invariance, const std::
         if (open.empty())
             return {collective, invariance, Verdict::fails,
                     "no algorithm is left: NCCL fails the call with 'no algorithm/protocol available'"};
-        if (invariance == Invariance::rank_equal) continue;
+        const bool no_owner = invariance == Invariance::owner && collective == Collective::all_reduce;
+        if (invariance == Invariance::rank_equal || no_owner) continue;
         for (const Combination& each : open)
             if (each.algorithm == Algorithm::nvls || each.algorithm == Algorithm::nvls_tree)
                 return {collective, invariance, Verdict::unknown,
@@ -644,9 +649,9 @@ void Linter::find_gaps() {
         row(Effect::contradictory, "NCCL_MAX_CTAS",
             fmt::format("NCCL_MAX_NCHANNELS={} as well: the smaller one counts", most));
     if (settings.symmetric_enabled && text_of(environment, "NCCL_SYM_KERNEL").empty() &&
-        scope.ranks_per_node == scope.ranks)
+        text_of(environment, "NCCL_WIN_ENABLE").empty() && scope.ranks_per_node == scope.ranks)
         report.rows.push_back(
-            {Effect::missing, "NCCL_WIN_ENABLE", text_of(environment, "NCCL_WIN_ENABLE"),
+            {Effect::missing, "NCCL_WIN_ENABLE", "",
              "AllReduce and ReduceScatter of buffers in symmetric windows take other kernels; 0 forbids them "
              "(buffers outside windows are not concerned)"});
 }
@@ -712,6 +717,7 @@ std::vector<Recipe> recipes_for(const LintScope& scope) {
     std::vector<Recipe> result;
     for (Candidate& candidate : candidates) {
         Environment environment(candidate.settings.begin(), candidate.settings.end());
+        if (candidate.settings.empty() && candidate.invariance != Invariance::rank_equal) environment.insert(no_nvls);
         Settings settings;
         apply_environment(environment, settings);
         const auto answer = judge(candidate.collective, candidate.invariance, worlds(scope, settings), false);
@@ -754,9 +760,16 @@ LintReport lint(const Environment& environment, const LintScope& scope) {
     linter.all = worlds(scope, linter.settings);
 
     const bool collnet = text_of(linter.accepted, "NCCL_COLLNET_ENABLE") == "1" && scope.ranks_per_node < scope.ranks;
+    const auto fatal = std::find_if(rejected.begin(), rejected.end(), [](const LintRow& row) {
+        return row.key == "NCCL_ALGO" || row.key == "NCCL_PROTO";
+    });
     for (const Collective collective : all_collectives)
         for (const Invariance invariance : all_invariances)
-            linter.report.answers.push_back(judge(collective, invariance, linter.all, collnet));
+            linter.report.answers.push_back(
+                fatal == rejected.end()
+                    ? judge(collective, invariance, linter.all, collnet)
+                    : CollectiveAnswer{collective, invariance, Verdict::fails,
+                                       fmt::format("NCCL fails the communicator on {}={}", fatal->key, fatal->value)});
     for (const auto& [key, value] : linter.environment) {
         const bool ours =
             key.starts_with("NCCL_") || key.starts_with("VLLM_BATCH") || key.starts_with("VLLM_ALLREDUCE") ||
