@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/version.hpp>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -17,6 +18,12 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
+
+#ifdef __clang__
+#define COMPILER "Clang " __clang_version__
+#else
+#define COMPILER "GCC " __VERSION__
+#endif
 
 namespace samesum {
 namespace {
@@ -102,8 +109,22 @@ Exit dispatch(std::string_view group, std::span<const std::string> arguments, st
     throw UsageError(fmt::format("unknown command '{}'; one of: {}", arguments.front(), choices));
 }
 
-int run_program(int argc, char** argv, std::span<const Command> commands) {
+int run_program(int argc, char** argv, std::span<const Command> commands,
+                std::span<const std::pair<std::string, std::string>> more) {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
+    if (!arguments.empty() && arguments.front() == "--version") {
+        const std::vector<std::pair<std::string, std::string>> common{
+            {"samesum", SAMESUM_VERSION},
+            {"NCCL model", "2.27 to 2.30"},
+            {"compiler", COMPILER},
+            {"Boost", BOOST_LIB_VERSION},
+            {"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
+            {"JSON", fmt::format("nlohmann {}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
+                                 NLOHMANN_JSON_VERSION_PATCH)}};
+        for (const auto& [what, version] : common) fmt::print("{:<12} {}\n", what, version);
+        for (const auto& [what, version] : more) fmt::print("{:<12} {}\n", what, version);
+        return 0;
+    }
     std::string command = "samesum";
     for (const std::string& word : arguments) {
         if (word.empty() || !std::isalpha(static_cast<unsigned char>(word.front())) || command.size() > 24) break;

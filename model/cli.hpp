@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "model/error.hpp"
@@ -63,7 +64,9 @@ struct Command {
 
 /// The body of main: picks the command, turns errors into one line on stderr and the right exit code.
 /// Groups nest: a command may call dispatch() with its own table.
-[[nodiscard]] int run_program(int argc, char** argv, std::span<const Command> commands);
+/// `--version` prints the versions of what every program is built with, and `more`: name and version.
+[[nodiscard]] int run_program(int argc, char** argv, std::span<const Command> commands,
+                              std::span<const std::pair<std::string, std::string>> more = {});
 [[nodiscard]] Exit dispatch(std::string_view group, std::span<const std::string> arguments,
                             std::span<const Command> commands);
 
