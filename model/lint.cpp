@@ -480,7 +480,14 @@ void Linter::describe(const std::string& key, const std::string& value) {
             if (!algorithm && protocols.count(collective) > 0)
                 one_each = one_each && protocols.at(collective).size() == 1;
         }
-        if (algorithm) return row(one_each ? Effect::pins : Effect::acts, key, fmt::format("leaves {}", left()));
+        if (algorithm) {
+            std::string unnamed;
+            for (const Collective collective : all_collectives)
+                if (settings.algorithms.count(collective) == 0)
+                    unnamed += fmt::format("{}{}", unnamed.empty() ? "" : " and ", name(collective));
+            if (!unnamed.empty()) unnamed = fmt::format("does not pin {}; ", unnamed);
+            return row(one_each ? Effect::pins : Effect::acts, key, fmt::format("{}leaves {}", unnamed, left()));
+        }
         return row(one_each ? Effect::pins : Effect::acts, key,
                    "the tree of a sum is the same under every protocol; it decides which channel and, for a ring "
                    "AllReduce, which chunk an element falls in, and for Avg which additions are fused");
