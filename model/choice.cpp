@@ -90,34 +90,50 @@ bool allowed(const Communicator& comm, const Call& call, Algorithm algorithm, Pr
     return contains(comm.settings.algorithms, algorithm) && contains(comm.settings.protocols, protocol);
 }
 
-/// Which combinations NCCL has kernels for (device/generate.py) and enables here.
-bool available(const Communicator& comm, const Call& call, Algorithm algorithm, Protocol protocol) {
-    const bool ring_or_tree = algorithm == Algorithm::ring || algorithm == Algorithm::tree;
-    if (!ring_or_tree && protocol != Protocol::simple) return false;
+/// Which combinations NCCL has kernels for (device/generate.py; enqueue.cc, updateCollCostTable).
+bool has_kernel(const Call& call, Algorithm algorithm, Protocol protocol) {
+    const bool scaled = call.operation == Operation::avg || call.operation == Operation::premulsum;
     switch (algorithm) {
         case Algorithm::ring:
             return true;
         case Algorithm::tree:
             return call.collective == Collective::all_reduce;
-        case Algorithm::pat: {
-            const bool scaled = call.operation == Operation::avg || call.operation == Operation::premulsum;
-            const bool layout = comm.settings.pat_forced || comm.nodes() == comm.ranks();
-            return call.collective == Collective::reduce_scatter && !scaled && layout && comm.settings.pat_enabled &&
-                   (!comm.machine || comm.machine->pat_network || comm.settings.pat_forced);
-        }
-        case Algorithm::nvls:
-        case Algorithm::nvls_tree: {
-            if (!comm.machine || !comm.machine->nvls || !comm.settings.nvls_enabled) return false;
-            const bool types = call.operation == Operation::sum
-                                   ? traits(call.format).width > 8
-                                   : (call.operation == Operation::min || call.operation == Operation::max) &&
-                                         call.format != Format::float32 && call.format != Format::float64;
-            if (!types || call.collective == Collective::reduce) return false;
-            return algorithm == Algorithm::nvls ? comm.nodes() == 1
-                                                : comm.nodes() > 1 && call.collective == Collective::all_reduce;
+        case Algorithm::pat:
+            return protocol == Protocol::simple && call.collective == Collective::reduce_scatter && !scaled;
+        case Algorithm::nvls_tree:
+            if (call.collective != Collective::all_reduce) return false;
+            [[fallthrough]];
+        case Algorithm::nvls: {
+            // include/device.h, ncclNvlsSupported.
+            const bool wide = traits(call.format).width > 8;
+            const bool extremes = call.operation == Operation::min || call.operation == Operation::max;
+            const bool types = call.operation == Operation::sum ? wide
+                                                                : extremes && wide && call.format != Format::float32 &&
+                                                                      call.format != Format::float64;
+            return protocol == Protocol::simple && call.collective != Collective::reduce && types;
         }
         default:
-            return false;  // CollNet is off unless asked for, and then not modelled
+            return protocol == Protocol::simple && call.collective != Collective::reduce;
+    }
+}
+
+/// Which of them this communicator enables by itself.
+bool available(const Communicator& comm, const Call& call, Algorithm algorithm, Protocol protocol) {
+    if (!has_kernel(call, algorithm, protocol)) return false;
+    switch (algorithm) {
+        case Algorithm::ring:
+        case Algorithm::tree:
+            return true;
+        case Algorithm::pat:
+            return comm.settings.pat_enabled &&
+                   (comm.settings.pat_forced ||
+                    (comm.nodes() == comm.ranks() && (!comm.machine || comm.machine->pat_network)));
+        case Algorithm::nvls:
+        case Algorithm::nvls_tree:
+            return comm.machine && comm.machine->nvls && comm.settings.nvls_enabled &&
+                   (algorithm == Algorithm::nvls) == (comm.nodes() == 1);
+        default:
+            return false;  // CollNet is off unless asked for
     }
 }
 
@@ -279,6 +295,10 @@ Choice choose(const Communicator& comm, const Call& call, Forced forced, int pip
     if (call.collective == Collective::reduce && !forced.algorithm) forced.algorithm = Algorithm::ring;  // the only one
     std::optional<std::pair<Algorithm, Protocol>> best;
     if (forced.algorithm && forced.protocol) {
+        if (!has_kernel(call, *forced.algorithm, *forced.protocol))
+            throw UsageError(fmt::format("NCCL has no {} {} kernel for {} ({} of {})", name(*forced.algorithm),
+                                         name(*forced.protocol), name(call.collective), name(call.operation),
+                                         name(call.format)));
         best = {*forced.algorithm, *forced.protocol};
     } else {
         double least = 0;

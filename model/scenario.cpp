@@ -256,6 +256,9 @@ Scenario scenario_from(const Options& options, bool with_call) {
     }
     scenario.symmetric_kernel = options.find<std::string>("symmetric").value_or("");
     scenario.symmetric_blocks = options.get<int>("blocks");
+    if (options.has("root") && scenario.call().collective != Collective::reduce)
+        throw UsageError(
+            fmt::format("--root goes with --collective reduce; {} has none", name(scenario.call().collective)));
     for (Call& call : scenario.group) {
         call.operation = parse_operation(options.get<std::string>("op"));
         call.in_place = options.has("in-place");
