@@ -64,7 +64,7 @@ std::string format_ledger(std::span<const Evidence> ledger, bool colour, std::st
     std::vector<std::array<std::string, 4>> rows;
     for (const Evidence& e : ledger) {
         std::string verdict(name(e.verdict));
-        if (e.as_claimed() && e.expected == Verdict::refuted) verdict += ", as claimed";
+        if (e.as_claimed() && e.expected != Verdict::upheld) verdict += ", as claimed";
         if (!e.as_claimed()) verdict += fmt::format(", claimed {}", name(e.expected));
         rows.push_back({e.claim, e.scope, e.decided_by, verdict});
     }

@@ -70,7 +70,7 @@ std::vector<Obligation> canaries() {
                               .goal = {"(not (and (bvugt x #x0000000000000001) (bvule x y) "
                                        "(bvult y #x0000000100000000) (= (bvmul x y) (_ bv4611685975477714963 64))))"},
                               .expected = Satisfiable::unknown,
-                              .most_seconds = 0.3}));
+                              .seconds = 0.3}));
     return all;
 }
 

@@ -23,18 +23,22 @@ struct Outcome {
     std::string witness;
 };
 
+std::string open(const Answer& answer) {
+    return answer.why.starts_with("no answer within") ? "out of time" : "unknown to the solver";
+}
+
 Outcome settle(const Statement& statement, double limit) {
-    if (statement.most_seconds > 0) limit = statement.most_seconds;
+    if (statement.seconds > 0) limit = statement.seconds;
     if (!statement.assumptions.empty()) {
         const Answer possible = ask(statement.assumptions_question(), limit);
         if (possible.satisfiable == Satisfiable::no)
             return {Verdict::inconclusive,
-                    "not decided",
+                    "contradictory assumptions",
                     fmt::format("{}: its assumptions cannot all hold, so nothing is shown", statement.name),
                     {}};
         if (possible.satisfiable == Satisfiable::unknown)
             return {Verdict::inconclusive,
-                    "not decided",
+                    open(possible),
                     fmt::format("{}: whether its assumptions can hold: {}", statement.name, possible.why),
                     {}};
     }
@@ -43,14 +47,14 @@ Outcome settle(const Statement& statement, double limit) {
         case Satisfiable::no:
             return {Verdict::upheld, "proved", {}, {}};
         case Satisfiable::unknown:
-            return {Verdict::inconclusive, "not decided", fmt::format("{}: {}", statement.name, answer.why), {}};
+            return {Verdict::inconclusive, open(answer), fmt::format("{}: {}", statement.name, answer.why), {}};
         case Satisfiable::yes:
             break;
     }
     const std::string witness = statement.believe ? statement.believe(answer.values) : std::string();
     if (witness.empty())
         return {Verdict::inconclusive,
-                "not decided",
+                "not confirmed by model",
                 fmt::format("{}: the solver has a counterexample that the model does not confirm", statement.name),
                 {}};
     return {Verdict::refuted, "counterexample", {}, witness};
@@ -109,8 +113,9 @@ Question Statement::goal_question() const {
     return question;
 }
 
-std::vector<Obligation> selected(std::span<const std::string> globs) {
-    std::vector<bool> chosen(obligations().size(), globs.empty());
+std::vector<Obligation> selected(std::span<const std::string> globs, bool slow_too) {
+    std::vector<bool> chosen(obligations().size());
+    for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i] = globs.empty() && (slow_too || !obligations()[i].slow);
     for (const std::string& glob : globs) {
         bool matches = false;
         for (std::size_t i = 0; i < chosen.size(); ++i)
@@ -171,7 +176,8 @@ Evidence discharge(const Obligation& obligation, double limit) {
 
 Inquiry inquiry(const Obligation& obligation, double limit) {
     // The questions keep their own limits; this one is for worlds that are walked through.
-    const double all = limit * static_cast<double>(2 * obligation.statements.size() + 1);
+    double all = limit;
+    for (const Statement& statement : obligation.statements) all += 2 * std::max(limit, statement.seconds);
     return {blank(obligation), [obligation, limit] { return std::vector{discharge(obligation, limit)}; }, all};
 }
 

@@ -34,7 +34,7 @@ struct Statement {
     std::function<std::string(const Assignment&)> believe{};
     Satisfiable expected = Satisfiable::no;  ///< of "assumptions and not goal"
     Satisfiable expected_of_assumptions = Satisfiable::yes;
-    double most_seconds = 0;  ///< a limit of its own, when positive
+    double seconds = 0;  ///< a limit of its own, when positive
 
     /// "assumptions", or "assumptions and not goal", without check-sat.
     [[nodiscard]] Question assumptions_question() const;
@@ -61,6 +61,8 @@ struct Obligation {
     Verdict expected = Verdict::upheld;
     std::vector<std::string> assumes_of_nccl{};  ///< names in nccl_assumptions()
 
+    bool slow = false;  ///< left out unless named or asked for with --all
+
     [[nodiscard]] bool is_canary() const { return name.starts_with("canary_"); }
 };
 
@@ -72,8 +74,9 @@ struct NcclAssumption {
 
 /// Every obligation, canaries last.
 [[nodiscard]] const std::vector<Obligation>& obligations();
-/// Those whose names match one of the globs; all when there are none. Throws UsageError for a glob that matches none.
-[[nodiscard]] std::vector<Obligation> selected(std::span<const std::string> globs);
+/// Those whose names match one of the globs; when there are none, all that are not slow, or really all. Throws
+/// UsageError for a glob that matches none.
+[[nodiscard]] std::vector<Obligation> selected(std::span<const std::string> globs, bool slow_too = false);
 
 /// Asks whether the assumptions can hold at all, then for a counterexample; believes one only when the model agrees.
 /// Each question gets `limit` seconds. Unknown, out of time and unsatisfiable assumptions are inconclusive.

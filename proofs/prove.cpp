@@ -97,7 +97,7 @@ Exit prove_command(std::span<const std::string> arguments) {
         "A counterexample counts when the model confirms it; unknown and out of time are never green.",
         {"samesum prove", "samesum prove 'addition_*' --timeout 60", "samesum prove --export smt"});
     options.with_json().positional("NAME", -1);
-    options.add()("list", "name the obligations and stop")(
+    options.add()("list", "name the obligations and stop")("all", "also the slow ones, minutes in all")(
         "timeout", po::value<double>()->default_value(20)->value_name("S"), "seconds for each question to the solver")(
         "jobs", po::value<int>()->default_value(2), "obligations at a time")(
         "export", po::value<std::string>()->value_name("DIR"),
@@ -110,7 +110,7 @@ Exit prove_command(std::span<const std::string> arguments) {
     const int parallel = options.get<int>("jobs");
     if (parallel < 1) throw UsageError("--jobs takes a number of 1 or more");
 
-    const std::vector<Obligation> chosen = selected(options.words());
+    const std::vector<Obligation> chosen = selected(options.words(), options.has("all") || options.has("list"));
     if (options.has("list")) {
         list(chosen);
         return Exit::as_claimed;

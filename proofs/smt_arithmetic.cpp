@@ -23,36 +23,39 @@ SmtArithmetic::SmtArithmetic(Format format) : format_(format) {
 std::string SmtArithmetic::leaf_sort() const { return fmt::format("(_ BitVec {})", traits(format_).width); }
 
 std::string SmtArithmetic::value_sort() const {
-    const FormatTraits& t = traits(format_);
-    return fmt::format("(_ FloatingPoint {} {})", t.has_infinity ? t.exponent_bits : t.exponent_bits + 1,
-                       t.precision());
+    const FormatTraits& t = traits(traits(format_).width == 8 ? Format::float16 : format_);
+    return fmt::format("(_ FloatingPoint {} {})", t.exponent_bits, t.precision());
 }
 
 std::string SmtArithmetic::definitions() const {
     const FormatTraits& t = traits(format_);
     const std::string leaf = leaf_sort(), value = value_sort();
-    if (format_ == Format::float8_e4m3)
+    if (t.width != 8)
         return fmt::format(
-            "; float8_e4m3 within (5, 4): exponent field + 8; field 15 is a number unless the fraction is 7\n"
-            "(define-fun value ((b {0})) {1}\n"
-            "  (ite (= ((_ extract 6 0) b) #b1111111) (_ NaN 5 4)\n"
-            "  (ite (= ((_ extract 6 3) b) #b1111) (fp ((_ extract 7 7) b) #b10111 ((_ extract 2 0) b))\n"
-            "       ((_ to_fp 5 4) RNE ((_ to_fp 4 4) b)))))\n"
-            "(define-fun largest () {1} (fp #b0 #b10111 #b110))\n"
-            "(define-fun clamp ((s {1})) {1}\n"
-            "  (ite (fp.gt s largest) largest (ite (fp.lt s (fp.neg largest)) (fp.neg largest) s)))\n"
-            "(define-fun add ((x {1}) (y {1})) {1} (clamp (fp.add RNE x y)))\n",
-            leaf, value);
-    const std::string common = fmt::format("(define-fun value ((b {})) {} ((_ to_fp {} {}) b))\n", leaf, value,
-                                           t.exponent_bits, t.precision());
-    if (format_ == Format::float8_e5m2)
-        return common + fmt::format(
-                            "(define-fun largest () {0} (fp #b0 #b11110 #b11))\n"
-                            "(define-fun clamp ((s {0})) {0}\n"
-                            "  (ite (fp.isInfinite s) (ite (fp.isNegative s) (fp.neg largest) largest) s))\n"
-                            "(define-fun add ((x {0}) (y {0})) {0} (clamp (fp.add RNE x y)))\n",
-                            value);
-    return common + fmt::format("(define-fun add ((x {0}) (y {0})) {0} (fp.add RNE x y))\n", value);
+            "(define-fun value ((b {0})) {1} ((_ to_fp {2} {3}) b))\n"
+            "(define-fun add ((x {1}) (y {1})) {1} (fp.add RNE x y))\n",
+            leaf, value, t.exponent_bits, t.precision());
+    const std::string decode =
+        format_ == Format::float8_e5m2
+            ? fmt::format(
+                  "; the upper half of a float16\n"
+                  "(define-fun value ((b {})) {} ((_ to_fp 5 11) (concat b #x00)))\n",
+                  leaf, value)
+            : fmt::format(
+                  "; exponent field 15 is a number unless the fraction is 7: float16's field 23\n"
+                  "(define-fun value ((b {0})) {1}\n"
+                  "  (ite (= ((_ extract 6 0) b) #b1111111) (_ NaN 5 11)\n"
+                  "  (ite (= ((_ extract 6 3) b) #b1111)\n"
+                  "       (fp ((_ extract 7 7) b) #b10111 (concat ((_ extract 2 0) b) #b0000000))\n"
+                  "       ((_ to_fp 5 11) RNE ((_ to_fp 4 4) b)))))\n",
+                  leaf, value);
+    return decode + fmt::format(
+                        "(define-fun rounded ((s {0})) {0} ((_ to_fp 5 11) RNE ((_ to_fp 5 {1}) RNE s)))\n"
+                        "(define-fun largest () {0} (value {2}))\n"
+                        "(define-fun saturated ((s {0})) {0}\n"
+                        "  (ite (fp.gt s largest) largest (ite (fp.lt s (fp.neg largest)) (fp.neg largest) s)))\n"
+                        "(define-fun add ((x {0}) (y {0})) {0} (saturated (rounded (fp.add RNE x y))))\n",
+                        value, t.precision(), bit_vector(8, t.largest()).text);
 }
 
 Term SmtArithmetic::value(const Term& bits) const { return call("value", bits); }

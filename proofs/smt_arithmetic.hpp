@@ -13,10 +13,9 @@ namespace samesum {
 /// Addition of a float format, rounding always to nearest even. Leaves are bit vectors, as in memory; sums are SMT-LIB
 /// floats, which know one NaN. Apart from float64, NCCL's sums know one NaN as well, so equal terms mean equal bits.
 ///
-/// float8_e5m2: an infinite sum becomes the largest finite value. float8_e4m3 has no infinity and its top exponent
-/// holds numbers, so sums are made in the sort (5, 4), which has its values and its precision and more range: every sum
-/// of two float8_e4m3 values below 2^-6 is exact, above it (5, 4) rounds as float8_e4m3 does; what then exceeds 448 is
-/// clamped.
+/// float8 values live in float16, as NCCL adds them (2.28.9, src/device/reduce_kernel.h): added there, rounded to the
+/// float8 precision, saturated. The sort (5, precision) rounds as float8 does: sums of two float8_e4m3 values below
+/// 2^-6, where its exponents end, are exact.
 class SmtArithmetic {
 public:
     explicit SmtArithmetic(Format format);

@@ -1,0 +1,139 @@
+// Every obligation comes out as claimed, and what must not come out green does not.
+// SPDX-License-Identifier: Apache-2.0
+#define BOOST_TEST_MODULE proofs_obligations
+#include <boost/test/unit_test.hpp>
+#include <set>
+
+#include "model/cli.hpp"
+#include "proofs/claims.hpp"
+#include "proofs/obligation.hpp"
+#include "proofs/scenario_claims.hpp"
+
+using namespace samesum;
+
+namespace {
+
+Obligation lone(Statement statement) {
+    return {.name = "lone", .sentence = {}, .scope = {}, .statements = {statement}};
+}
+
+Statement integers(std::string goal, std::vector<Assumption> assumptions = {}) {
+    return {.name = "integers",
+            .logic = "QF_LIA",
+            .declarations = "(declare-const x Int)\n",
+            .assumptions = std::move(assumptions),
+            .goal = {std::move(goal)}};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(all_come_out_as_claimed) {
+    std::vector<Inquiry> inquiries;
+    for (const Obligation& obligation : selected({})) inquiries.push_back(inquiry(obligation, 30));
+    const std::vector<Evidence> ledger = inquire(inquiries, 2);
+    BOOST_TEST(ledger.size() == inquiries.size());
+    for (const Evidence& line : ledger) {
+        BOOST_TEST(line.as_claimed(),
+                   line.claim << " (" << line.scope << "): " << name(line.verdict) << ", " << line.detail);
+        if (line.verdict == Verdict::refuted) BOOST_TEST(!line.witness.empty(), line.claim);
+    }
+    BOOST_TEST((exit_code(ledger) == Exit::as_claimed));
+}
+
+BOOST_AUTO_TEST_CASE(the_scenario_comes_out_as_claimed_for_other_seeds) {
+    for (const std::uint64_t seed : {std::uint64_t{2}, std::uint64_t{77}}) {
+        const std::vector<Inquiry> inquiries = scenario_inquiries(seed);
+        BOOST_TEST(inquiries.size() >= 8u);
+        for (const Evidence& line : inquire(inquiries, 2)) {
+            BOOST_TEST(line.as_claimed(), line.claim << ": " << line.detail << line.witness);
+            if (line.expected == Verdict::refuted) {
+                BOOST_TEST(line.witness.find("0x3f80") != std::string::npos);
+                BOOST_TEST(line.replay == "samesum verify " + line.claim + " --seed " + std::to_string(seed));
+            }
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(nothing_weak_comes_out_green) {
+    struct Case {
+        const char* what;
+        Obligation obligation;
+        Verdict verdict;
+        const char* detail;
+    };
+    Statement believed = integers("(< x 5)");
+    believed.constants = {"x"};
+    believed.believe = [](const Assignment& v) { return "x = " + std::to_string(v.at("x")); };
+    Statement doubted = believed;
+    doubted.believe = [](const Assignment&) { return std::string(); };
+    Obligation empty_world{.name = "empty", .sentence = {}, .scope = {}, .exhaust = [] { return Exhausted{}; }};
+    Obligation mixed = lone(integers("(=> (< x 3) (< x 5))"));
+    mixed.exhaust = [] { return Exhausted{1, "a case"}; };
+    Obligation by_example = lone(integers("(=> (< x 3) (< x 5))"));
+    by_example.settled = Obligation::Settled::by_example;
+    const std::vector<Case> cases{
+        {"a truth", lone(integers("(=> (< x 3) (< x 5))")), Verdict::upheld, ""},
+        {"a falsehood", lone(believed), Verdict::refuted, ""},
+        {"one that the model denies", lone(doubted), Verdict::inconclusive, "does not confirm"},
+        {"one that nobody can re-evaluate", lone(integers("(< x 5)")), Verdict::inconclusive, "does not confirm"},
+        {"contradictory assumptions", lone(integers("false", {{"a", {"(< x 1)"}}, {"b", {"(> x 1)"}}})),
+         Verdict::inconclusive, "cannot all hold"},
+        {"nothing asked", {.name = "nothing", .sentence = {}, .scope = {}}, Verdict::inconclusive, "nothing is asked"},
+        {"no case", empty_world, Verdict::inconclusive, "no case"},
+        {"a proof beside a refuting case", mixed, Verdict::refuted, ""},
+        {"an example that is not there", by_example, Verdict::refuted, ""},
+    };
+    for (const Case& each : cases) {
+        const Evidence evidence = discharge(each.obligation, 10);
+        BOOST_TEST((evidence.verdict == each.verdict), each.what << ": " << name(evidence.verdict));
+        BOOST_TEST(evidence.detail.find(each.detail) != std::string::npos, each.what << ": " << evidence.detail);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_lost_child_is_a_line_of_the_ledger) {
+    Obligation crashing{
+        .name = "crashing", .sentence = {}, .scope = {}, .exhaust = []() -> Exhausted { std::abort(); }};
+    Obligation hanging{.name = "hanging", .sentence = {}, .scope = {}, .exhaust = []() -> Exhausted {
+                           for (volatile bool forever = true; forever;) continue;
+                           return {};
+                       }};
+    const std::vector<Inquiry> inquiries{inquiry(crashing, 0.3), inquiry(hanging, 0.3)};
+    const std::vector<Evidence> ledger = inquire(inquiries, 2);
+    BOOST_TEST(ledger.size() == 2u);
+    for (const Evidence& line : ledger) BOOST_TEST((line.verdict == Verdict::inconclusive), line.claim);
+    BOOST_TEST(ledger[0].detail.find("signal") != std::string::npos);
+    BOOST_TEST(ledger[1].detail.find("no answer within") != std::string::npos);
+    BOOST_TEST((exit_code(ledger) == Exit::inconclusive));
+}
+
+BOOST_AUTO_TEST_CASE(names) {
+    BOOST_TEST(selected(std::vector<std::string>{"addition_commutes"}).size() == 6u);
+    BOOST_TEST(selected(std::vector<std::string>{"canary_*"}).size() == canaries().size());
+    BOOST_TEST(selected({}, true).size() == obligations().size());
+    BOOST_TEST(selected({}).size() < obligations().size());
+    BOOST_CHECK_THROW((void)selected(std::vector<std::string>{"additoin_*"}), UsageError);
+    for (const Obligation& obligation : obligations()) {
+        BOOST_TEST(!obligation.sentence.empty(), obligation.name);
+        for (const std::string& assumed : obligation.assumes_of_nccl) {
+            const auto& known = nccl_assumptions();
+            BOOST_TEST(std::any_of(known.begin(), known.end(), [&](const auto& a) { return a.name == assumed; }),
+                       assumed);
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(exported_questions_read_back_with_their_status) {
+    std::set<std::string> files;
+    std::size_t asked = 0;
+    for (const Obligation& obligation : selected({}, true))
+        for (const Script& script : scripts(obligation)) {
+            BOOST_TEST(files.insert(script.name).second, script.name << " twice");
+            BOOST_TEST(script.text.find("(set-info :status " + std::string(name(script.expected)) + ")") !=
+                       std::string::npos);
+            BOOST_TEST(script.text.ends_with("(check-sat)\n"));
+            if (obligation.slow || script.expected == Satisfiable::unknown) continue;
+            ++asked;
+            BOOST_TEST((ask({script.text, {}}, 30).satisfiable == script.expected), script.name);
+        }
+    BOOST_TEST(asked > 30u);
+}
