@@ -1,0 +1,286 @@
+// Each scheme as the few calls it is. Chunks are byte ranges of the [rows, hidden] buffer.
+// SPDX-License-Identifier: Apache-2.0
+#include "impl/combine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "impl/cuda.hpp"
+#include "impl/kernels.hpp"
+#include "model/error.hpp"
+
+namespace samesum::gpu {
+namespace {
+
+constexpr std::array<std::string_view, all_faults.size() + 1> fault_names{
+    "none",         "root_is_owner", "offset_by_one_row",       "root_copy_on_other_stream",
+    "missing_wait", "ring_order",    "fp32_instead_of_per_hop", "stale_receive_buffer",
+    "sizes_rotated"};
+
+#ifdef SAMESUM_FAULTS
+constexpr bool faults_are_built = true;
+#else
+constexpr bool faults_are_built = false;
+#endif
+
+/// One rank's side of one combine.
+class Combine {
+public:
+    Combine(const CombineRequest& request, const void* partial, void* result, void* workspace, PeerMemory* peers,
+            const Communicator& comm, cudaStream_t stream)
+        : request_(request),
+          routing_(request.routing),
+          partial_(static_cast<const std::byte*>(partial)),
+          result_(static_cast<std::byte*>(result)),
+          workspace_(static_cast<std::byte*>(workspace)),
+          peers_(peers),
+          comm_(comm),
+          stream_(stream) {
+        if (has(Fault::sizes_rotated))
+            std::rotate(routing_.sizes.begin(), routing_.sizes.begin() + 1, routing_.sizes.end());
+    }
+
+    void run() {
+        switch (dispatched(request_.scheme, routing_)) {
+            case Scheme::reduce_scatter:
+                return reduce_scatter();
+            case Scheme::reduce_per_owner:
+                return reduce_per_owner();
+            case Scheme::fixed_root:
+                return has(Fault::root_is_owner) ? reduce_per_owner() : fixed_root();
+            case Scheme::reduce_broadcast:
+                return reduce_broadcast();
+            case Scheme::gather_ordered:
+                return gather_ordered();
+            case Scheme::exchange_ordered:
+            case Scheme::exact:
+                return exchange();
+            case Scheme::direct_ordered:
+                return direct_ordered();
+            case Scheme::vllm_default:
+                ensure(false, "vllm_default stands for another scheme");
+        }
+    }
+
+private:
+    [[nodiscard]] bool has(Fault fault) const { return faults_are_built && request_.fault == fault; }
+    [[nodiscard]] std::uint64_t row_bytes() const {
+        return routing_.hidden * static_cast<std::uint64_t>(traits(request_.format).bytes());
+    }
+    [[nodiscard]] std::uint64_t offset(int rank) const {
+        const std::uint64_t row = routing_.first_row(rank);
+        return (row > 0 && has(Fault::offset_by_one_row) ? row - 1 : row) * row_bytes();
+    }
+    [[nodiscard]] std::uint64_t elements(int rank) const {
+        return routing_.sizes[static_cast<std::size_t>(rank)] * routing_.hidden;
+    }
+    [[nodiscard]] std::uint64_t bytes(int rank) const {
+        return routing_.sizes[static_cast<std::size_t>(rank)] * row_bytes();
+    }
+    [[nodiscard]] std::uint64_t own_bytes() const { return bytes(comm_.rank()); }
+
+    void group(auto&& calls) {
+        comm_.check(ncclGroupStart(), "ncclGroupStart");
+        try {
+            calls();
+        } catch (...) {
+            (void)ncclGroupEnd();
+            throw;
+        }
+        comm_.check(ncclGroupEnd(), "ncclGroupEnd");
+    }
+    void send(const std::byte* data, std::uint64_t count, int peer) {
+        if (count > 0) comm_.check(ncclSend(data, count, ncclUint8, peer, comm_.get(), stream_), "ncclSend");
+    }
+    void receive(std::byte* data, std::uint64_t count, int peer) {
+        if (count > 0) comm_.check(ncclRecv(data, count, ncclUint8, peer, comm_.get(), stream_), "ncclRecv");
+    }
+    void copy(std::byte* to, const std::byte* from, std::uint64_t count, cudaStream_t stream) {
+        if (count > 0 && to != from)
+            check(cudaMemcpyAsync(to, from, count, cudaMemcpyDeviceToDevice, stream), "cudaMemcpyAsync");
+    }
+    void reduce(const std::byte* from, std::byte* to, std::uint64_t count, int root) {
+        if (count > 0)
+            comm_.check(ncclReduce(from, to, count, nccl_type(request_.format), ncclSum, root, comm_.get(), stream_),
+                        "ncclReduce");
+    }
+
+    void reduce_scatter() {
+        if (!routing_.equal_sizes())
+            throw UsageError(fmt::format("reduce_scatter takes equal sizes; these are {}", str_sizes(routing_.sizes)));
+        const std::uint64_t count = elements(comm_.rank());
+        if (count > 0)
+            comm_.check(
+                ncclReduceScatter(partial_, result_, count, nccl_type(request_.format), ncclSum, comm_.get(), stream_),
+                "ncclReduceScatter");
+    }
+
+    /// As vLLM's reduce_scatterv: one group, so that NCCL runs the reduces together.
+    void reduce_per_owner() {
+        group([&] {
+            for (int owner = 0; owner < comm_.ranks(); ++owner)
+                reduce(partial_ + offset(owner), result_, elements(owner), owner);
+        });
+    }
+
+    void fixed_root() {
+        reduce(partial_, workspace_, routing_.elements(), request_.root);
+        const bool is_root = comm_.rank() == request_.root;
+        group([&] {
+            if (!is_root) return receive(result_, own_bytes(), request_.root);
+            for (int owner = 0; owner < comm_.ranks(); ++owner)
+                if (owner != request_.root) send(workspace_ + offset(owner), bytes(owner), owner);
+        });
+        // The root's own chunk is not worth a send, but it must wait for the reduce: it goes on the same stream.
+        if (is_root)
+            copy(result_, workspace_ + offset(request_.root), own_bytes(),
+                 has(Fault::root_copy_on_other_stream) ? fault_stream() : stream_);
+    }
+
+    void reduce_broadcast() {
+        reduce(partial_, workspace_, routing_.elements(), request_.root);
+        const std::uint64_t all = routing_.elements() * static_cast<std::uint64_t>(traits(request_.format).bytes());
+        if (all > 0)
+            comm_.check(ncclBroadcast(workspace_, workspace_, all, ncclUint8, request_.root, comm_.get(), stream_),
+                        "ncclBroadcast");
+        copy(result_, workspace_ + offset(comm_.rank()), own_bytes(), stream_);
+    }
+
+    void gather_ordered() {
+        const std::uint64_t all = routing_.rows() * row_bytes();
+        if (all > 0 && !has(Fault::stale_receive_buffer))
+            comm_.check(ncclAllGather(partial_, workspace_, all, ncclUint8, comm_.get(), stream_), "ncclAllGather");
+        add([&](int rank) { return workspace_ + static_cast<std::uint64_t>(rank) * all + offset(comm_.rank()); });
+    }
+
+    void exchange() {
+        if (!has(Fault::stale_receive_buffer)) {
+            group([&] {
+                for (int peer = 0; peer < comm_.ranks(); ++peer) {
+                    if (peer == comm_.rank()) continue;
+                    send(partial_ + offset(peer), bytes(peer), peer);
+                    receive(received_from(peer), own_bytes(), peer);
+                }
+            });
+        }
+        add([&](int rank) {
+            return rank == comm_.rank() ? partial_ + offset(rank) : const_cast<const std::byte*>(received_from(rank));
+        });
+    }
+    [[nodiscard]] std::byte* received_from(int rank) const {
+        const std::uint64_t spaced = (own_bytes() + 255) / 256 * 256;
+        return workspace_ + static_cast<std::uint64_t>(rank) * spaced;
+    }
+
+    [[nodiscard]] Accumulation accumulation() const {
+        if (request_.scheme == Scheme::exact) return Accumulation::exact;
+        return has(Fault::fp32_instead_of_per_hop) ? Accumulation::fp32_once : request_.accumulation;
+    }
+    [[nodiscard]] Sources sources(auto&& values_of) const {
+        if (comm_.ranks() > most_ranks)
+            throw UsageError(fmt::format("{} ranks; ordered sums take at most {}", comm_.ranks(), most_ranks));
+        Sources in;
+        in.count = comm_.ranks();
+        const int first = has(Fault::ring_order) ? comm_.rank() + 1 : 0;
+        for (int i = 0; i < in.count; ++i) in.values[i] = values_of((first + i) % in.count);
+        return in;
+    }
+    void add(auto&& values_of) {
+        launch_sum(sources(values_of), result_, elements(comm_.rank()), request_.format, accumulation(),
+                   has(Fault::missing_wait) ? fault_stream() : stream_);
+    }
+
+    /// The partial is copied to where the peers can read it, piece by piece where it does not fit: then each piece is
+    /// added by whoever owns a part of it.
+    void direct_ordered() {
+        if (peers_ == nullptr) throw UsageError("direct_ordered needs the peers' memory");
+        const auto width = static_cast<std::uint64_t>(traits(request_.format).bytes());
+        const std::uint64_t all = routing_.rows() * row_bytes();
+        const std::uint64_t piece = peers_->size() / width * width;
+        if (all > 0 && piece == 0) throw UsageError("the peers' memory does not hold one element");
+        const std::uint64_t own_begin = offset(comm_.rank()), own_end = own_begin + own_bytes();
+        for (std::uint64_t begin = 0; begin < all; begin += piece) {
+            const std::uint64_t end = std::min(all, begin + piece);
+            copy(peers_->own(), partial_ + begin, end - begin, stream_);
+            const std::uint64_t from = std::clamp(own_begin, begin, end), to = std::clamp(own_end, begin, end);
+            const Sources in = sources([&](int rank) { return peers_->of(rank) + (from - begin); });
+            launch_direct_sum(peers_->barrier(), in, result_ + (from - std::min(from, own_begin)), (to - from) / width,
+                              request_.format, accumulation(), direct_blocks(end - begin), stream_);
+        }
+    }
+    /// Alike on all ranks, and few enough to be resident together when ranks share a GPU.
+    [[nodiscard]] int direct_blocks(std::uint64_t piece) const {
+        const std::uint64_t most = static_cast<std::uint64_t>(peers_->ranks_on_gpu() > 1 ? 4 : most_barrier_blocks);
+        const std::uint64_t wanted = piece / static_cast<std::uint64_t>(comm_.ranks()) / (16 * 512) + 1;
+        return static_cast<int>(std::min(most, wanted));
+    }
+
+    static cudaStream_t fault_stream() {
+        static const Stream other([] {
+            int device = 0;
+            check(cudaGetDevice(&device), "cudaGetDevice");
+            return device;
+        }());
+        return other.get();
+    }
+
+    const CombineRequest& request_;
+    Routing routing_;
+    const std::byte* partial_;
+    std::byte* result_;
+    std::byte* workspace_;
+    PeerMemory* peers_;
+    const Communicator& comm_;
+    cudaStream_t stream_;
+};
+
+}  // namespace
+
+std::string_view name(Fault fault) { return fault_names.at(static_cast<std::size_t>(fault)); }
+
+Fault parse_fault(std::string_view word) {
+    std::string choices;
+    for (std::size_t i = 0; i < fault_names.size(); ++i) {
+        if (word == fault_names[i]) return static_cast<Fault>(i);
+        choices += fmt::format("{}{}", i > 0 ? ", " : "", fault_names[i]);
+    }
+    throw UsageError(fmt::format("unknown fault '{}'; one of: {}", word, choices));
+}
+
+std::size_t workspace_bytes(const CombineRequest& request, int rank) {
+    const auto width = static_cast<std::uint64_t>(traits(request.format).bytes());
+    const std::uint64_t all = request.routing.elements() * width;
+    const auto ranks = static_cast<std::uint64_t>(request.routing.ranks());
+    const std::uint64_t own = request.routing.sizes.at(static_cast<std::size_t>(rank)) * request.routing.hidden * width;
+    switch (dispatched(request.scheme, request.routing)) {
+        case Scheme::fixed_root:
+            return rank == request.root ? all : 0;
+        case Scheme::reduce_broadcast:
+            return all;
+        case Scheme::gather_ordered:
+            return ranks * all;
+        case Scheme::exchange_ordered:
+        case Scheme::exact:
+            return ranks * ((own + 255) / 256 * 256);
+        default:
+            return 0;
+    }
+}
+
+void combine(const CombineRequest& request, const void* partial, void* result, void* workspace, PeerMemory* peers,
+             const Communicator& comm, cudaStream_t stream) {
+    if (request.routing.ranks() != comm.ranks())
+        throw UsageError(
+            fmt::format("sizes name {} ranks; the communicator has {}", request.routing.ranks(), comm.ranks()));
+    if (request.root < 0 || request.root >= comm.ranks())
+        throw UsageError(fmt::format("root {}; 0 to {} would be right", request.root, comm.ranks() - 1));
+    if (!traits(request.format).is_float)
+        throw UsageError(fmt::format("{} sums have no order; a floating-point format would be right",
+                                     samesum::name(request.format)));
+    if (request.fault != Fault::none && !faults_are_built)
+        throw UsageError("this build makes no planted faults; samesum-impl-faulty of a test build does");
+    Combine(request, partial, result, workspace, peers, comm, stream).run();
+}
+
+}  // namespace samesum::gpu

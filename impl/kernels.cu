@@ -1,0 +1,433 @@
+// Every addition is an `_rn` intrinsic, so that no compiler flag can change its bits.
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include <algorithm>
+
+#include "impl/cuda.hpp"
+#include "impl/kernels.hpp"
+
+namespace samesum::gpu {
+namespace {
+
+/// How one format's values are stored, added in place, and added in float32. NaN results are the hardware's, which are
+/// also NCCL's: 0x7fffffff, 0x7fff, 0x7f; float64 keeps a payload.
+template <Format format>
+struct Number;
+
+template <>
+struct Number<Format::float64> {
+    using Stored = double;
+    using Wide = double;
+    static __device__ Stored add(Stored a, Stored b) { return __dadd_rn(a, b); }
+    static __device__ Wide widen(Stored a) { return a; }
+    static __device__ Stored narrow(Wide a) { return a; }
+    static __device__ Wide add_wide(Wide a, Wide b) { return __dadd_rn(a, b); }
+};
+
+template <>
+struct Number<Format::float32> {
+    using Stored = float;
+    using Wide = float;
+    static __device__ Stored add(Stored a, Stored b) { return __fadd_rn(a, b); }
+    static __device__ Wide widen(Stored a) { return a; }
+    static __device__ Stored narrow(Wide a) { return a; }
+    static __device__ Wide add_wide(Wide a, Wide b) { return __fadd_rn(a, b); }
+};
+
+template <>
+struct Number<Format::float16> {
+    using Stored = __half;
+    using Wide = float;
+    static __device__ Stored add(Stored a, Stored b) { return __hadd_rn(a, b); }
+    static __device__ Wide widen(Stored a) { return __half2float(a); }
+    static __device__ Stored narrow(Wide a) { return __float2half_rn(a); }
+    static __device__ Wide add_wide(Wide a, Wide b) { return __fadd_rn(a, b); }
+};
+
+template <>
+struct Number<Format::bfloat16> {
+    using Stored = __nv_bfloat16;
+    using Wide = float;
+    static __device__ Stored add(Stored a, Stored b) { return __hadd_rn(a, b); }
+    static __device__ Wide widen(Stored a) { return __bfloat162float(a); }
+    static __device__ Stored narrow(Wide a) { return __float2bfloat16_rn(a); }
+    static __device__ Wide add_wide(Wide a, Wide b) { return __fadd_rn(a, b); }
+};
+
+/// NCCL adds float8 in float16 and converts back, saturating (2.28.9 device/reduce_kernel.h).
+template <__nv_fp8_interpretation_t kind>
+struct Number8 {
+    using Stored = __nv_fp8_storage_t;
+    using Wide = float;
+    static __device__ __half half_of(Stored a) { return __half(__nv_cvt_fp8_to_halfraw(a, kind)); }
+    static __device__ Stored add(Stored a, Stored b) {
+        return __nv_cvt_halfraw_to_fp8(__half_raw(__hadd_rn(half_of(a), half_of(b))), __NV_SATFINITE, kind);
+    }
+    static __device__ Wide widen(Stored a) { return __half2float(half_of(a)); }
+    static __device__ Stored narrow(Wide a) { return __nv_cvt_float_to_fp8(a, __NV_SATFINITE, kind); }
+    static __device__ Wide add_wide(Wide a, Wide b) { return __fadd_rn(a, b); }
+};
+template <>
+struct Number<Format::float8_e4m3> : Number8<__NV_E4M3> {};
+template <>
+struct Number<Format::float8_e5m2> : Number8<__NV_E5M2> {};
+
+/// What an element passes through between the first source and the result.
+template <Format format>
+struct PerHop {
+    using Stored = typename Number<format>::Stored;
+    using Sum = Stored;
+    static __device__ Sum first(Stored a) { return a; }
+    static __device__ Sum add(Sum sum, Stored a) { return Number<format>::add(sum, a); }
+    static __device__ Stored last(Sum sum) { return sum; }
+};
+
+template <Format format>
+struct Fp32Once {
+    using Stored = typename Number<format>::Stored;
+    using Sum = typename Number<format>::Wide;
+    static __device__ Sum first(Stored a) { return Number<format>::widen(a); }
+    static __device__ Sum add(Sum sum, Stored a) { return Number<format>::add_wide(sum, Number<format>::widen(a)); }
+    static __device__ Stored last(Sum sum) { return Number<format>::narrow(sum); }
+};
+
+/// An exact sum as an integer in units of the format's smallest subnormal, in 32-bit limbs that hold their carries
+/// until the end: order cannot matter, integers add associatively.
+template <int fraction_bits, int exponent_bits, bool has_infinity, int width>
+class ExactSum {
+public:
+    static constexpr std::uint64_t sign = std::uint64_t{1} << (width - 1);
+    static constexpr std::uint64_t top_field = (std::uint64_t{1} << exponent_bits) - 1;
+    static constexpr std::uint64_t infinity = top_field << fraction_bits;
+    static constexpr std::uint64_t nan = width == 64 ? 0x7fffffffffffffffull : (sign - 1);
+    static constexpr std::uint64_t largest = has_infinity ? infinity - 1 : sign - 2;
+    static constexpr bool saturates = width == 8;
+    /// Bits of the largest finite value, of the sum of 256 of them, and of a sign.
+    static constexpr int limbs = (static_cast<int>(top_field) + fraction_bits + 1 + 8 + 31) / 32 + 1;
+
+    __device__ void add(std::uint64_t bits) {
+        const bool negative = (bits & sign) != 0;
+        const std::uint64_t magnitude = bits & (sign - 1);
+        all_negative_zero_ = all_negative_zero_ && bits == sign;
+        if (magnitude > (has_infinity ? infinity : largest)) is_nan_ = true;
+        if (has_infinity && magnitude == infinity) (negative ? negative_infinity_ : positive_infinity_) = true;
+        const int field = static_cast<int>(magnitude >> fraction_bits);
+        const std::uint64_t significand =
+            (magnitude & ((std::uint64_t{1} << fraction_bits) - 1)) | (field ? std::uint64_t{1} << fraction_bits : 0);
+        const int position = field ? field - 1 : 0;
+        const int limb = position / 32, shift = position % 32;
+        const std::uint64_t low = significand << shift;
+        const std::uint64_t high = shift ? significand >> (64 - shift) : 0;
+        const std::int64_t pieces[3] = {static_cast<std::int64_t>(low & 0xffffffffu),
+                                        static_cast<std::int64_t>(low >> 32), static_cast<std::int64_t>(high)};
+        for (int i = 0; i < 3 && limb + i < limbs; ++i) limb_[limb + i] += negative ? -pieces[i] : pieces[i];
+    }
+
+    __device__ std::uint64_t rounded() {
+        if (is_nan_ || (positive_infinity_ && negative_infinity_)) return nan_result();
+        if (positive_infinity_ || negative_infinity_)
+            return (negative_infinity_ ? sign : 0) | (saturates ? largest : infinity);
+        if (all_negative_zero_) return sign;
+        settle_carries();
+        const bool negative = limb_[limbs - 1] < 0;
+        if (negative) {
+            for (int i = 0; i < limbs; ++i) limb_[i] = -limb_[i];
+            settle_carries();
+        }
+        int length = 0;
+        for (int i = limbs - 1; i >= 0 && length == 0; --i)
+            if (limb_[i] != 0) length = 32 * i + 64 - __clzll(limb_[i]);
+        // A significand of fraction_bits + 1 bits stays; with its leading bit it adds one to the exponent field below.
+        const int cut = length > fraction_bits + 1 ? length - (fraction_bits + 1) : 0;
+        std::uint64_t kept = 0;
+        for (int i = 0; i < fraction_bits + 1; ++i) kept |= static_cast<std::uint64_t>(bit(cut + i)) << i;
+        if (cut > 0 && bit(cut - 1)) {
+            bool sticky = false;
+            for (int i = 0; i < cut - 1 && !sticky; ++i) sticky = bit(i);
+            if (sticky || (kept & 1)) ++kept;
+        }
+        const std::uint64_t magnitude = (static_cast<std::uint64_t>(cut) << fraction_bits) + kept;
+        const std::uint64_t bounded = magnitude > largest ? (saturates ? largest : infinity) : magnitude;
+        return (negative ? sign : 0) | bounded;
+    }
+
+private:
+    static __device__ std::uint64_t nan_result() { return width == 64 ? 0xfff8000000000000ull : nan; }
+    __device__ bool bit(int i) const { return (limb_[i / 32] >> (i % 32)) & 1; }
+    __device__ void settle_carries() {
+        for (int i = 0; i + 1 < limbs; ++i) {
+            limb_[i + 1] += limb_[i] >> 32;
+            limb_[i] &= 0xffffffff;
+        }
+    }
+
+    std::int64_t limb_[limbs] = {};
+    bool is_nan_ = false, positive_infinity_ = false, negative_infinity_ = false, all_negative_zero_ = true;
+};
+
+/// An exact sum holds many registers; a smaller block leaves each thread enough.
+constexpr int exact_threads = 128;
+
+template <class Stored, class Exact>
+__global__ __launch_bounds__(exact_threads) void sum_exactly(const __grid_constant__ Sources sources, Stored* result, std::uint64_t elements) {
+    const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
+    for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements; i += stride) {
+        Exact sum;
+        for (int q = 0; q < sources.count; ++q) sum.add(reinterpret_cast<const Stored*>(sources.values[q])[i]);
+        result[i] = static_cast<Stored>(sum.rounded());
+    }
+}
+
+/// Elements that travel together: 16 bytes where every address allows it, else one element.
+template <class Stored, int width>
+struct alignas(sizeof(Stored) * width) Pack {
+    Stored element[width];
+};
+
+/// Adds packs first, first + stride, ... of all sources in their order; everything lies `offset` bytes further on.
+template <class Rule, int width>
+__device__ void add_packs(const Sources& sources, std::byte* result, std::uint64_t offset, std::uint64_t packs,
+                          std::uint64_t first, std::uint64_t stride) {
+    using Stored = typename Rule::Stored;
+    using Block = Pack<Stored, width>;
+    constexpr int in_flight = 8;  // loads of so many ranks are under way before the first addition
+    for (std::uint64_t i = first; i < packs; i += stride) {
+        typename Rule::Sum sum[width];
+        for (int q = 0; q < sources.count; q += in_flight) {
+            Block loaded[in_flight];
+#pragma unroll
+            for (int k = 0; k < in_flight; ++k)
+                if (q + k < sources.count)
+                    loaded[k] = reinterpret_cast<const Block*>(sources.values[q + k] + offset)[i];
+#pragma unroll
+            for (int k = 0; k < in_flight; ++k) {
+                if (q + k >= sources.count) break;
+#pragma unroll
+                for (int e = 0; e < width; ++e)
+                    sum[e] = q + k == 0 ? Rule::first(loaded[k].element[e]) : Rule::add(sum[e], loaded[k].element[e]);
+            }
+        }
+        Block out;
+#pragma unroll
+        for (int e = 0; e < width; ++e) out.element[e] = Rule::last(sum[e]);
+        reinterpret_cast<Block*>(result + offset)[i] = out;
+    }
+}
+
+template <class Rule, int width>
+__device__ void add_all(const Sources& sources, std::byte* result, std::uint64_t elements) {
+    const std::uint64_t first = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+    const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
+    const std::uint64_t packs = elements / width;
+    add_packs<Rule, width>(sources, result, 0, packs, first, stride);
+    // The last elements, fewer than a pack, one each.
+    if constexpr (width > 1)
+        add_packs<Rule, 1>(sources, result, packs * width * sizeof(typename Rule::Stored), elements - packs * width,
+                           first, stride);
+}
+
+template <class Rule, int width>
+__global__ void sum_in_order(const __grid_constant__ Sources sources, std::byte* result, std::uint64_t elements) {
+    add_all<Rule, width>(sources, result, elements);
+}
+
+__device__ void store_release(std::uint32_t* flag, std::uint32_t value) {
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+
+__device__ std::uint32_t load_acquire(const std::uint32_t* flag) {
+    std::uint32_t value;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+    return value;
+}
+
+__device__ std::uint64_t nanoseconds_now() {
+    std::uint64_t now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    return now;
+}
+
+/// Thread q tells rank q that this block has come to `turn`, and waits until rank q's block has. False when a peer
+/// does not come in time: an error is better than a stuck GPU.
+__device__ bool meet(const KernelBarrier& barrier, std::uint32_t turn) {
+    __shared__ bool late;
+    if (threadIdx.x == 0) late = false;
+    __syncthreads();
+    for (unsigned q = threadIdx.x; q < static_cast<unsigned>(barrier.ranks); q += blockDim.x) {
+        const std::size_t row = std::size_t{blockIdx.x} * static_cast<unsigned>(barrier.ranks);
+        store_release(barrier.flags[q] + row + barrier.rank, turn);
+        const std::uint32_t* own = barrier.flags[barrier.rank] + row + q;
+        const std::uint64_t begin = nanoseconds_now();
+        // Turns only grow, and wrap: the difference tells who is ahead.
+        while (static_cast<std::int32_t>(load_acquire(own) - turn) < 0)
+            if (nanoseconds_now() - begin > barrier.patience_ns) {
+                late = true;
+                *barrier.expired = 1;
+                break;
+            }
+    }
+    __syncthreads();
+    return !late;
+}
+
+template <class Rule, int width>
+__global__ void sum_between_barriers(const __grid_constant__ KernelBarrier barrier,
+                                     const __grid_constant__ Sources sources, std::byte* result,
+                                     std::uint64_t elements) {
+    const std::uint32_t epoch = barrier.epoch[blockIdx.x];
+    if (meet(barrier, 2 * epoch + 1)) {
+        add_all<Rule, width>(sources, result, elements);
+        // Nobody overwrites what a peer still reads.
+        meet(barrier, 2 * epoch + 2);
+    }
+    if (threadIdx.x == 0) barrier.epoch[blockIdx.x] = epoch + 1;
+}
+
+__global__ void delay(std::uint64_t nanoseconds) {
+    const std::uint64_t begin = nanoseconds_now();
+    while (nanoseconds_now() - begin < nanoseconds) __nanosleep(1000);
+}
+
+template <class Word>
+__global__ void fill(Word* destination, std::uint64_t elements, Word value) {
+    const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
+    for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements; i += stride)
+        destination[i] = value;
+}
+
+constexpr int threads = 512;
+
+int blocks_for(std::uint64_t work, int most) {
+    return static_cast<int>(std::clamp<std::uint64_t>((work + threads - 1) / threads, 1, static_cast<unsigned>(most)));
+}
+
+bool all_aligned(const Sources& sources, const std::byte* result) {
+    auto bits = reinterpret_cast<std::uintptr_t>(result);
+    for (int q = 0; q < sources.count; ++q) bits |= reinterpret_cast<std::uintptr_t>(sources.values[q]);
+    return bits % 16 == 0;
+}
+
+/// What to launch: a barrier or none, and the arguments common to both.
+struct Launch {
+    const KernelBarrier* barrier;
+    const Sources& sources;
+    std::byte* result;
+    std::uint64_t elements;
+    int blocks;  ///< 0: by size
+    cudaStream_t stream;
+};
+
+template <class Rule, int width>
+void launch_rule(const Launch& launch) {
+    if (launch.barrier != nullptr) {
+        sum_between_barriers<Rule, width><<<static_cast<unsigned>(launch.blocks), threads, 0, launch.stream>>>(
+            *launch.barrier, launch.sources, launch.result, launch.elements);
+    } else if (launch.elements > 0) {
+        const int blocks = blocks_for(launch.elements / width, 2048);
+        sum_in_order<Rule, width><<<static_cast<unsigned>(blocks), threads, 0, launch.stream>>>(
+            launch.sources, launch.result, launch.elements);
+    }
+    check(cudaGetLastError(), "launch of an ordered sum");
+}
+
+template <Format format>
+void launch_format(const Launch& launch, Accumulation accumulation) {
+    constexpr int width = 16 / sizeof(typename Number<format>::Stored);
+    const bool wide = accumulation == Accumulation::fp32_once && format != Format::float32 && format != Format::float64;
+    const bool packed = all_aligned(launch.sources, launch.result);
+    if (wide)
+        packed ? launch_rule<Fp32Once<format>, width>(launch) : launch_rule<Fp32Once<format>, 1>(launch);
+    else
+        packed ? launch_rule<PerHop<format>, width>(launch) : launch_rule<PerHop<format>, 1>(launch);
+}
+
+void launch_ordered(const Launch& launch, Format format, Accumulation accumulation) {
+    switch (format) {
+        case Format::float64:
+            return launch_format<Format::float64>(launch, accumulation);
+        case Format::float32:
+            return launch_format<Format::float32>(launch, accumulation);
+        case Format::float16:
+            return launch_format<Format::float16>(launch, accumulation);
+        case Format::bfloat16:
+            return launch_format<Format::bfloat16>(launch, accumulation);
+        case Format::float8_e4m3:
+            return launch_format<Format::float8_e4m3>(launch, accumulation);
+        case Format::float8_e5m2:
+            return launch_format<Format::float8_e5m2>(launch, accumulation);
+        default:
+            throw UsageError("ordered sums are of floating-point formats; integer sums have no order");
+    }
+}
+
+template <class Stored, int fraction_bits, int exponent_bits, bool has_infinity>
+void launch_exact(const Sources& sources, std::byte* result, std::uint64_t elements, cudaStream_t stream) {
+    using Exact = ExactSum<fraction_bits, exponent_bits, has_infinity, 8 * sizeof(Stored)>;
+    sum_exactly<Stored, Exact><<<static_cast<unsigned>(blocks_for(elements, 8192)), exact_threads, 0, stream>>>(
+        sources, reinterpret_cast<Stored*>(result), elements);
+    check(cudaGetLastError(), "launch of an exact sum");
+}
+
+}  // namespace
+
+void launch_sum(const Sources& sources, std::byte* result, std::uint64_t elements, Format format,
+                Accumulation accumulation, cudaStream_t stream) {
+    if (accumulation != Accumulation::exact)
+        return launch_ordered({nullptr, sources, result, elements, 0, stream}, format, accumulation);
+    if (elements == 0) return;
+    switch (format) {
+        case Format::float64:
+            return launch_exact<std::uint64_t, 52, 11, true>(sources, result, elements, stream);
+        case Format::float32:
+            return launch_exact<std::uint32_t, 23, 8, true>(sources, result, elements, stream);
+        case Format::float16:
+            return launch_exact<std::uint16_t, 10, 5, true>(sources, result, elements, stream);
+        case Format::bfloat16:
+            return launch_exact<std::uint16_t, 7, 8, true>(sources, result, elements, stream);
+        case Format::float8_e4m3:
+            return launch_exact<std::uint8_t, 3, 4, false>(sources, result, elements, stream);
+        case Format::float8_e5m2:
+            return launch_exact<std::uint8_t, 2, 5, true>(sources, result, elements, stream);
+        default:
+            throw UsageError("exact sums are of floating-point formats; integer sums are exact already");
+    }
+}
+
+void launch_direct_sum(const KernelBarrier& barrier, const Sources& sources, std::byte* result, std::uint64_t elements,
+                       Format format, Accumulation accumulation, int blocks, cudaStream_t stream) {
+    ensure(blocks >= 1 && blocks <= most_barrier_blocks, "as many blocks as the barrier has flags for");
+    launch_ordered({&barrier, sources, result, elements, blocks, stream}, format, accumulation);
+}
+
+void launch_delay(std::uint64_t nanoseconds, cudaStream_t stream) {
+    delay<<<1, 1, 0, stream>>>(nanoseconds);
+    check(cudaGetLastError(), "launch of a delay");
+}
+
+void launch_fill(std::byte* destination, std::uint64_t elements, int element_bytes, std::uint64_t value,
+                 cudaStream_t stream) {
+    if (elements == 0) return;
+    const auto blocks = static_cast<unsigned>(blocks_for(elements, 1024));
+    const auto as = [&]<class Word>(Word word) {
+        fill<<<blocks, threads, 0, stream>>>(reinterpret_cast<Word*>(destination), elements, word);
+    };
+    switch (element_bytes) {
+        case 1:
+            as(static_cast<std::uint8_t>(value));
+            break;
+        case 2:
+            as(static_cast<std::uint16_t>(value));
+            break;
+        case 4:
+            as(static_cast<std::uint32_t>(value));
+            break;
+        default:
+            as(value);
+    }
+    check(cudaGetLastError(), "launch of a fill");
+}
+
+}  // namespace samesum::gpu

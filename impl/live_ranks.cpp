@@ -1,0 +1,327 @@
+// The parent's side of worker.cpp.
+// SPDX-License-Identifier: Apache-2.0
+#include "impl/live_ranks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "impl/worker.hpp"
+
+namespace samesum::gpu {
+namespace {
+
+using Json = nlohmann::json;
+
+/// The first half of the shared memory holds the ranks' inputs, the second the results.
+constexpr std::size_t memory_bytes = std::size_t{64} << 30;
+constexpr std::size_t output_offset = memory_bytes / 2;
+
+std::vector<std::string> lines_with(const std::string& text, std::string_view mark, std::string_view from) {
+    std::vector<std::string> lines;
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        const std::string line = text.substr(begin, end - begin);
+        begin = end + 1;
+        if (line.find(mark) == std::string::npos) continue;
+        const std::size_t start = line.find(from);
+        if (start != std::string::npos) lines.push_back(line.substr(start));
+    }
+    return lines;
+}
+
+std::string join(const std::vector<std::string>& lines) {
+    std::string text;
+    for (const std::string& line : lines) text += (text.empty() ? "" : " | ") + line;
+    return text;
+}
+
+}  // namespace
+
+Hardware probe_hardware() {
+    RankGroup group({.ranks = 1, .memory_bytes = 4096}, gpu_workers());
+    const Json found = Json::parse(group.ask(R"({"do": "probe"})", 60).front());
+    Hardware hardware;
+    for (const Json& gpu : found.at("gpus")) {
+        hardware.gpus.push_back(gpu.at("name"));
+        if (hardware.compute_capability == 0) hardware.compute_capability = gpu.at("compute_capability");
+    }
+    hardware.driver = found.at("driver");
+    hardware.runtime = found.at("runtime");
+    hardware.nccl = parse_nccl_version(found.at("nccl").get<std::string>());
+    if (hardware.gpus.empty()) throw Inconclusive("no CUDA device on this machine");
+    return hardware;
+}
+
+Placement place_ranks(int ranks, int ranks_per_node, int gpus) {
+    if (ranks < 1) throw UsageError(fmt::format("{} ranks; at least 1 would be right", ranks));
+    Placement placement;
+    placement.ranks = ranks;
+    placement.ranks_per_node = ranks_per_node > 0 ? ranks_per_node : (ranks <= gpus ? ranks : 1);
+    if (placement.ranks_per_node > gpus)
+        throw UsageError(fmt::format("{} ranks a node need as many GPUs; here {} at most would be right",
+                                     placement.ranks_per_node, gpus));
+    if (ranks % placement.ranks_per_node != 0)
+        throw UsageError(fmt::format("{} ranks a node do not divide {} ranks", placement.ranks_per_node, ranks));
+    placement.several_nodes = placement.ranks_per_node < ranks;
+    placement.gpus_are_shared = ranks > gpus;
+    // Consecutive ranks on consecutive GPUs: those of one node never meet on one, since a node has at most as many.
+    for (int rank = 0; rank < ranks; ++rank) placement.gpu_of.push_back(rank % gpus);
+    return placement;
+}
+
+std::uint64_t ReduceGroup::total(int ranks) const {
+    return std::accumulate(calls.begin(), calls.end(), std::uint64_t{0},
+                           [&](std::uint64_t sum, const Call& call) { return sum + call.total(ranks); });
+}
+
+LiveRanks::LiveRanks(const Options& options, const Hardware& hardware)
+    : placement_(place_ranks(options.ranks, options.ranks_per_node, static_cast<int>(hardware.gpus.size()))),
+      hardware_(hardware),
+      patience_s_(options.patience_s) {
+    const bool wanted = options.mps == MpsUse::on ||
+                        (options.mps == MpsUse::automatic && placement_.gpus_are_shared && PrivateMps::available());
+    if (wanted) mps_ = std::make_unique<PrivateMps>();
+    std::vector<std::map<std::string, std::string>> environment;
+    for (int rank = 0; rank < ranks(); ++rank) {
+        // NVLS is left off: what a switch adds cannot be observed, and multicast is not ours to use.
+        std::map<std::string, std::string> own{{"NCCL_NVLS_ENABLE", "0"},
+                                               {"NCCL_DEBUG", rank == 0 ? "INFO" : "WARN"},
+                                               {"NCCL_DEBUG_SUBSYS", "INIT,GRAPH,TUNING,ENV"}};
+        if (placement_.several_nodes) {
+            own["NCCL_HOSTID"] = fmt::format("samesum-node-{}", rank / placement_.ranks_per_node);
+            own["NCCL_SOCKET_IFNAME"] = "lo";
+        }
+        if (mps_)
+            for (const auto& [name, value] : mps_->environment()) own[name] = value;
+        environment.push_back(std::move(own));
+    }
+    group_ = std::make_unique<RankGroup>(
+        RankGroupOptions{.ranks = ranks(), .environment = std::move(environment), .memory_bytes = memory_bytes},
+        gpu_workers());
+}
+
+LiveRanks::~LiveRanks() = default;
+
+std::vector<std::string> LiveRanks::ask(std::span<const std::string> commands) {
+    try {
+        return group_->ask(commands, patience_s_);
+    } catch (const RankFailure& failure) {
+        // NCCL's own warnings say more than a dead peer can.
+        std::string warnings;
+        for (int rank = 0; rank < ranks(); ++rank)
+            for (const std::string& line : lines_with(group_->log(rank), "NCCL WARN", "NCCL WARN"))
+                if (warnings.size() < 1000) warnings += fmt::format("\n  rank {}: {}", rank, line);
+        if (warnings.empty()) throw;
+        throw RankFailure(failure.kind, failure.rank, failure.call, std::string(failure.what()) + warnings);
+    }
+}
+
+void LiveRanks::open(const NcclEnvironment& environment) {
+    const auto everyone = [&](const Json& command) {
+        return ask(std::vector(static_cast<std::size_t>(ranks()), command.dump()));
+    };
+    if (opened_at_start_ == group_->starts() && opened_at_start_ > 0) everyone({{"do", "close"}});
+    opened_at_start_ = 0;
+    const std::string id = everyone({{"do", "id"}}).front();
+    const std::size_t mark = group_->log(0).size();
+    Json variables;
+    const auto set = [&](const char* name, const std::string& value) {
+        // What the user has set stays in force where nothing is forced.
+        const char* given = std::getenv(name);
+        variables[name] = !value.empty() ? Json(value) : given != nullptr ? Json(given) : Json();
+    };
+    set("NCCL_ALGO", environment.algorithms);
+    set("NCCL_PROTO", environment.protocols);
+    set("NCCL_GRAPH_FILE", environment.graph_file);
+    set("NCCL_MIN_NCHANNELS", environment.min_channels);
+    std::vector<std::string> commands;
+    for (int rank = 0; rank < ranks(); ++rank)
+        commands.push_back(Json{
+            {"do", "open"},
+            {"id", id},
+            {"device", placement_.gpu_of[static_cast<std::size_t>(rank)]},
+            {"environment",
+             variables}}.dump());
+    ask(commands);
+    environment_ = environment;
+    opened_at_start_ = group_->starts();
+    const std::string text = group_->log(0, mark);
+    log_.rings.clear();
+    for (const std::string& line : lines_with(text, " : ", "Channel "))
+        if (line.find(" via ") == std::string::npos) log_.rings.push_back(line);
+    const auto trees = lines_with(text, "Trees [0]", "Trees [0]");
+    log_.rank0_trees = trees.empty() ? "" : trees.front();
+}
+
+void LiveRanks::ensure_open() {
+    if (opened_at_start_ == 0 || opened_at_start_ != group_->starts()) open(environment_);
+}
+
+std::string LiveRanks::said_since(std::size_t mark) const {
+    std::vector<std::string> said;
+    for (const std::string& line : lines_with(group_->log(0, mark), "-> Algo ", "NCCL INFO "))
+        said.push_back(line.substr(std::strlen("NCCL INFO ")));
+    return join(said);
+}
+
+std::span<std::byte> LiveRanks::input(int rank, std::uint64_t bytes) {
+    // Every rank's input begins on a page of its own, in proportion to the largest that fits.
+    const std::uint64_t spaced = (bytes + 4095) / 4096 * 4096;
+    if (spaced * static_cast<std::uint64_t>(ranks()) > output_offset)
+        throw UsageError(
+            fmt::format("{} bytes on each of {} ranks; {} together would be right", bytes, ranks(), output_offset));
+    return group_->memory().subspan(spaced * static_cast<std::uint64_t>(rank), bytes);
+}
+
+std::span<const std::byte> LiveRanks::result(std::uint64_t bytes) const {
+    if (bytes > memory_bytes - output_offset)
+        throw UsageError(fmt::format("a result of {} bytes; {} would be right", bytes, memory_bytes - output_offset));
+    return group_->memory().subspan(output_offset, bytes);
+}
+
+namespace {
+
+Json reduce_command(const ReduceGroup& group) {
+    ensure(!group.calls.empty(), "a group has calls");
+    Json calls = Json::array();
+    for (const Call& call : group.calls) {
+        ensure(call.format == group.calls.front().format && call.operation == group.calls.front().operation,
+               "a group has one format and one operation");
+        calls.push_back({{"collective", samesum::name(call.collective)}, {"count", call.count}, {"root", call.root}});
+    }
+    return {{"do", "reduce"},
+            {"format", samesum::name(group.calls.front().format)},
+            {"operation", samesum::name(group.calls.front().operation)},
+            {"calls", calls},
+            {"captured", group.captured},
+            {"input", 0},
+            {"output", output_offset},
+            {"fills", Json::array()}};
+}
+
+/// Throws Refusal when NCCL would not run the calls.
+std::vector<Json> understood(const std::vector<std::string>& answers) {
+    std::vector<Json> read;
+    for (const std::string& answer : answers) {
+        read.push_back(Json::parse(answer));
+        if (read.back().contains("refused")) throw Refusal(read.back().at("refused").get<std::string>());
+    }
+    return read;
+}
+
+}  // namespace
+
+std::vector<std::span<const std::byte>> LiveRanks::run_masks(const ReduceGroup& group,
+                                                             std::span<const std::vector<Bits>> masks,
+                                                             std::string& said) {
+    ensure_open();
+    std::vector<std::string> commands;
+    Json command = reduce_command(group);
+    for (int rank = 0; rank < ranks(); ++rank) {
+        Json fills = Json::array();
+        for (const std::vector<Bits>& mask : masks) fills.push_back(mask[static_cast<std::size_t>(rank)]);
+        command["fills"] = std::move(fills);
+        commands.push_back(command.dump());
+    }
+    const std::uint64_t bytes =
+        group.total(ranks()) * static_cast<std::uint64_t>(traits(group.calls.front().format).bytes());
+    const auto all = result(bytes * masks.size());
+    const std::size_t mark = group_->log(0).size();
+    const auto answers = ask(commands);
+    try {
+        (void)understood(answers);
+    } catch (const Refusal&) {
+        opened_at_start_ = 0;
+        throw;
+    }
+    // Every round of a group says the same; the last one's lines are enough.
+    std::vector<std::string> lines;
+    for (const std::string& line : lines_with(group_->log(0, mark), "-> Algo ", "NCCL INFO "))
+        lines.push_back(line.substr(std::strlen("NCCL INFO ")));
+    if (lines.size() > group.calls.size())
+        lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(group.calls.size()));
+    said = join(lines);
+    std::vector<std::span<const std::byte>> results;
+    for (std::size_t i = 0; i < masks.size(); ++i) results.push_back(all.subspan(i * bytes, bytes));
+    return results;
+}
+
+std::span<const std::byte> LiveRanks::run_data(const ReduceGroup& group, std::string& said) {
+    ensure_open();
+    const std::uint64_t bytes =
+        group.total(ranks()) * static_cast<std::uint64_t>(traits(group.calls.front().format).bytes());
+    const auto all = result(bytes);
+    Json command = reduce_command(group);
+    std::vector<std::string> commands;
+    for (int rank = 0; rank < ranks(); ++rank) {
+        command["input"] = static_cast<std::uint64_t>(input(rank, bytes).data() - group_->memory().data());
+        commands.push_back(command.dump());
+    }
+    const std::size_t mark = group_->log(0).size();
+    const auto answers = ask(commands);
+    std::vector<Json> read;
+    try {
+        read = understood(answers);
+    } catch (const Refusal&) {
+        opened_at_start_ = 0;
+        throw;
+    }
+    for (std::size_t rank = 1; rank < read.size(); ++rank)
+        if (read[rank].at("digest") != read[0].at("digest"))
+            throw Inconclusive(fmt::format("after an all-reduce, rank {} holds other bits than rank 0", rank));
+    said = said_since(mark);
+    return all;
+}
+
+CombineOutcome LiveRanks::combine(const CombineRun& run) {
+    ensure_open();
+    const auto width = static_cast<std::uint64_t>(traits(run.format).bytes());
+    const std::uint64_t bytes = run.routing.elements() * width;
+    std::memset(group_->memory().subspan(output_offset, bytes).data(), 0xa5, bytes);
+    Json command{{"do", "combine"},
+                 {"scheme", samesum::name(run.scheme)},
+                 {"sizes", run.routing.sizes},
+                 {"hidden", run.routing.hidden},
+                 {"format", samesum::name(run.format)},
+                 {"root", run.root},
+                 {"accumulation", samesum::name(run.accumulation)},
+                 {"fault", run.fault},
+                 {"captured", run.captured},
+                 {"in_place", run.in_place},
+                 {"shift", static_cast<std::uint64_t>(run.shift) * width},
+                 {"delay_ns", static_cast<std::uint64_t>(run.delay_s * 1e9)},
+                 {"guards", run.guards},
+                 {"output", output_offset}};
+    std::vector<std::string> commands;
+    for (int rank = 0; rank < ranks(); ++rank) {
+        command["input"] = static_cast<std::uint64_t>(input(rank, bytes).data() - group_->memory().data());
+        commands.push_back(command.dump());
+    }
+    const std::size_t mark = group_->log(0).size();
+    const auto answers = ask(commands);
+    CombineOutcome outcome;
+    try {
+        int rank = 0;
+        for (const Json& answer : understood(answers)) {
+            outcome.digests.push_back(answer.at("digest"));
+            if (run.guards && !answer.at("guards_intact").get<bool>())
+                outcome.damage += fmt::format("rank {} wrote outside its buffers; ", rank);
+            if (run.guards && !answer.at("partial_intact").get<bool>())
+                outcome.damage += fmt::format("rank {} wrote into its partial; ", rank);
+            ++rank;
+        }
+    } catch (const Refusal&) {
+        opened_at_start_ = 0;
+        throw;
+    }
+    outcome.said = said_since(mark);
+    return outcome;
+}
+
+}  // namespace samesum::gpu

@@ -1,0 +1,13 @@
+// Stands in for the GPU's files in builds without CUDA and NCCL.
+// SPDX-License-Identifier: Apache-2.0
+#include "impl/worker.hpp"
+
+namespace samesum::gpu {
+
+WorkerFactory gpu_workers() {
+    return [](const RankContext&) -> std::unique_ptr<Worker> {
+        throw Inconclusive("samesum was built without CUDA and NCCL");
+    };
+}
+
+}  // namespace samesum::gpu
