@@ -96,6 +96,21 @@ std::vector<std::string> Options::words() const {
     return find<std::vector<std::string>>(positional_name_.c_str()).value_or(std::vector<std::string>{});
 }
 
+std::vector<std::string> with_changes(std::span<const std::string> arguments, const std::vector<std::string>& changes) {
+    const auto flag = [](const std::string& word) { return word.substr(0, word.find('=')); };
+    std::vector<std::string> merged;
+    bool skipping = false;
+    for (const std::string& word : arguments) {
+        if (word.starts_with("--"))
+            skipping = std::any_of(changes.begin(), changes.end(), [&](const std::string& change) {
+                return change.starts_with("--") && flag(change) == flag(word);
+            });
+        if (!skipping) merged.push_back(word);
+    }
+    merged.insert(merged.end(), changes.begin(), changes.end());
+    return merged;
+}
+
 Exit dispatch(std::string_view group, std::span<const std::string> arguments, std::span<const Command> commands) {
     if (arguments.empty() || arguments.front() == "--help" || arguments.front() == "help") {
         print_commands(group, commands);

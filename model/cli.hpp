@@ -55,6 +55,11 @@ private:
     po::variables_map values_;
 };
 
+/// The arguments with every flag that `changes` names replaced by its value there: a second call described by what is
+/// different about it.
+[[nodiscard]] std::vector<std::string> with_changes(std::span<const std::string> arguments,
+                                                    const std::vector<std::string>& changes);
+
 /// One command of a program: `samesum NAME ARGUMENTS`.
 struct Command {
     std::string_view name;

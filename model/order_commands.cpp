@@ -194,22 +194,6 @@ Exit order_show(std::span<const std::string> arguments) {
     return Exit::as_claimed;
 }
 
-/// The arguments with every flag that `changes` names replaced by its value there.
-std::vector<std::string> with_changes(std::span<const std::string> arguments, const std::vector<std::string>& changes) {
-    const auto flag = [](const std::string& word) { return word.substr(0, word.find('=')); };
-    std::vector<std::string> merged;
-    bool skipping = false;
-    for (const std::string& word : arguments) {
-        if (word.starts_with("--"))
-            skipping = std::any_of(changes.begin(), changes.end(), [&](const std::string& change) {
-                return change.starts_with("--") && flag(change) == flag(word);
-            });
-        if (!skipping) merged.push_back(word);
-    }
-    merged.insert(merged.end(), changes.begin(), changes.end());
-    return merged;
-}
-
 Options diff_options() {
     Options options("order diff [flags] --with 'FLAGS'",
                     "Says exactly which elements change their order between two calls: the call that the flags "
