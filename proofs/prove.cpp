@@ -39,37 +39,27 @@ void export_to(const std::string& folder, std::span<const Script> all) {
     for (const Script& script : all) write_file(fmt::format("{}/{}.smt2", folder, script.name), script.text);
 }
 
-/// The program of a second solver on the PATH.
-std::string find_program(const std::string& wanted) {
-    if (wanted.find('/') != std::string::npos) return wanted;
-    const char* path = std::getenv("PATH");
-    const std::string folders = path ? path : "";
-    for (std::size_t begin = 0; begin <= folders.size();) {
-        const std::size_t end = std::min(folders.find(':', begin), folders.size());
-        const std::string candidate = folders.substr(begin, end - begin) + "/" + wanted;
-        if (::access(candidate.c_str(), X_OK) == 0) return candidate;
-        begin = end + 1;
-    }
-    throw UsageError(
-        fmt::format("--cross-check {}: no such program on the PATH; cvc5 comes as a package of that name", wanted));
-}
-
-/// Puts every script to a second solver. An answer that differs from the expected one is a disagreement.
-Exit cross_check(const std::string& wanted, std::span<const Script> all, double limit, int parallel) {
-    const std::string program = find_program(wanted);
+/// Puts every question to a second solver. Only sat against unsat is a disagreement; what it does not answer is
+/// counted.
+Exit cross_check(const std::string& solver, std::span<const Script> all, double limit, int parallel) {
+    const std::vector<std::string> command = second_solver(solver);
     const std::string folder =
         fmt::format("{}/samesum-{}", std::filesystem::temp_directory_path().string(), ::getpid());
     export_to(folder, all);
     std::vector<Job> jobs;
     for (const Script& script : all)
         jobs.push_back({script.name,
-                        [&script, &program, &folder, limit] {
+                        [&script, &command, &folder, limit] {
                             const Answer answer =
-                                ask_program(program, fmt::format("{}/{}.smt2", folder, script.name), limit);
+                                ask_second(command, fmt::format("{}/{}.smt2", folder, script.name), limit);
                             return fmt::format("{} {}", name(answer.satisfiable), answer.why);
                         },
                         0});
-    const auto results = run_jobs(jobs, parallel);
+    Progress progress("cross-check");
+    std::size_t done = 0;
+    const auto results = run_jobs(jobs, parallel, [&](std::size_t, const ChildResult&) {
+        progress.update(fmt::format("{} of {} questions", ++done, jobs.size()));
+    });
     std::error_code ignored;
     std::filesystem::remove_all(folder, ignored);
     std::size_t agree = 0, differ = 0;
@@ -81,9 +71,9 @@ Exit cross_check(const std::string& wanted, std::span<const Script> all, double 
             continue;
         }
         differ += word == "unknown" ? 0 : 1;
-        fmt::print("{}: expected {}, {} says {}\n", all[i].name, name(all[i].expected), wanted, said);
+        fmt::print("{}: expected {}, {} says {}\n", all[i].name, name(all[i].expected), solver, said);
     }
-    fmt::print("{}: {} of {} questions answered as expected, {} disagreements\n", wanted, agree, all.size(), differ);
+    fmt::print("{}: {} of {} questions answered as expected, {} disagreements\n", solver, agree, all.size(), differ);
     if (differ > 0) return Exit::not_as_claimed;
     return agree == all.size() && agree > 0 ? Exit::as_claimed : Exit::inconclusive;
 }
@@ -102,8 +92,8 @@ Exit prove_command(std::span<const std::string> arguments) {
         "jobs", po::value<int>()->default_value(2), "obligations at a time")(
         "export", po::value<std::string>()->value_name("DIR"),
         "write each question as SMT-LIB 2.6 with its expected status, and stop")(
-        "cross-check", po::value<std::string>()->value_name("PROGRAM")->implicit_value("cvc5"),
-        "put the questions to a second solver's program and compare");
+        "cross-check", po::value<std::string>()->value_name("SOLVER"),
+        "put the questions to a second solver and compare: cvc5, bitwuzla, or a program's path");
     if (!options.parse(arguments)) return Exit::as_claimed;
     const double limit = options.get<double>("timeout");
     if (!(limit > 0)) throw UsageError("--timeout takes a number of seconds above 0");
@@ -127,7 +117,7 @@ Exit prove_command(std::span<const std::string> arguments) {
     Progress progress("prove");
     std::vector<Inquiry> inquiries;
     for (const Obligation& obligation : chosen) inquiries.push_back(inquiry(obligation, limit));
-    const std::vector<Evidence> ledger = inquire(inquiries, parallel, [&](std::size_t done) {
+    std::vector<Evidence> ledger = inquire(inquiries, parallel, [&](std::size_t done) {
         progress.update(fmt::format("{} of {} obligations", done, chosen.size()));
     });
     if (const auto file = options.find<std::string>("json")) {
@@ -136,7 +126,8 @@ Exit prove_command(std::span<const std::string> arguments) {
         write_json(*file, {{"solver", solver_version()}, {"evidence", rows}});
         if (*file == "-") return exit_code(ledger);
     }
-    fmt::print("{}", format_ledger(ledger, colourful(STDOUT_FILENO)));
+    for (Evidence& line : ledger) line.decided_by += fmt::format(" in {:.1f} s", line.seconds);
+    fmt::print("{}", format_ledger(ledger, colourful(STDOUT_FILENO), "solver: " + solver_version() + "\n"));
     return exit_code(ledger);
 }
 

@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "model/cli.hpp"
 #include "model/error.hpp"
 #include "proofs/child.hpp"
 
@@ -47,6 +50,34 @@ std::string answer_in_z3(const Question& question) {
     return answer.dump();
 }
 
+/// Solvers that come as Python wheels without a program: each reads the file that is its argument and prints the
+/// answer.
+struct Wheel {
+    std::string_view name, script;
+};
+constexpr std::array wheels{Wheel{"cvc5",
+                                  "import sys, cvc5\n"
+                                  "terms = cvc5.TermManager()\n"
+                                  "solver = cvc5.Solver(terms)\n"
+                                  "solver.setOption('fp-exp', 'true')\n"
+                                  "solver.setOption('finite-model-find', 'true')\n"
+                                  "parser = cvc5.InputParser(solver)\n"
+                                  "parser.setFileInput(cvc5.InputLanguage.SMT_LIB_2_6, sys.argv[1])\n"
+                                  "symbols = parser.getSymbolManager()\n"
+                                  "command = parser.nextCommand()\n"
+                                  "while not command.isNull():\n"
+                                  "    print(command.invoke(solver, symbols), end='')\n"
+                                  "    command = parser.nextCommand()\n"},
+                            Wheel{"bitwuzla",
+                                  "import sys, bitwuzla\n"
+                                  "bitwuzla.Parser(bitwuzla.TermManager(), bitwuzla.Options()).parse(sys.argv[1])\n"}};
+
+/// Where the set-up keeps Python wheels: beside the build folders, or where SAMESUM_ENV says.
+std::filesystem::path environment() {
+    if (const char* given = std::getenv("SAMESUM_ENV")) return given;
+    return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "env";
+}
+
 }  // namespace
 
 std::string_view name(Satisfiable answer) {
@@ -78,20 +109,31 @@ Answer ask(const Question& question, double limit) {
     return answer;
 }
 
-Answer ask_program(const std::string& program, const std::string& file, double limit) {
+std::vector<std::string> second_solver(const std::string& name) {
+    if (name.find('/') != std::string::npos) {
+        if (!std::filesystem::exists(name)) throw UsageError(fmt::format("--cross-check {}: no such program", name));
+        return {name};
+    }
+    const auto known = std::find_if(wheels.begin(), wheels.end(), [&](const Wheel& w) { return w.name == name; });
+    if (known == wheels.end())
+        throw UsageError(fmt::format("--cross-check '{}'; one of: cvc5, bitwuzla, or a program's path", name));
+    const std::string python = (environment() / "bin/python").string();
+    if (run_executable({python, "-c", fmt::format("import {}", name)}, 20).exit_code != 0)
+        throw UsageError(fmt::format("--cross-check {0}: not installed; {1} -m pip install {0}", name, python));
+    return {python, "-c", std::string(known->script)};
+}
+
+Answer ask_second(std::vector<std::string> command, const std::string& file, double limit) {
+    command.push_back(file);
+    const double started = monotonic_seconds();
+    const ProgramResult result = run_executable(command, limit);
     Answer answer;
-    const ChildResult child = run_in_child(
-        [&] {
-            const ProgramResult result = run_executable({program, file}, 0);
-            return result.output.empty() ? "no answer: " + result.why : result.output;
-        },
-        limit);
-    answer.seconds = child.seconds;
-    const std::string said = child.output.value_or(child.why);
-    const std::string first = said.substr(0, said.find('\n'));
-    for (const Satisfiable each : {Satisfiable::yes, Satisfiable::no, Satisfiable::unknown})
+    answer.seconds = monotonic_seconds() - started;
+    const std::string first = result.output.substr(0, result.output.find('\n'));
+    for (const Satisfiable each : {Satisfiable::yes, Satisfiable::no})
         if (first == name(each)) answer.satisfiable = each;
-    if (answer.satisfiable == Satisfiable::unknown) answer.why = first;
+    if (answer.satisfiable == Satisfiable::unknown)
+        answer.why = !result.why.empty() ? result.why : first.empty() ? "no answer" : first;
     return answer;
 }
 

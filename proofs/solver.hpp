@@ -34,8 +34,12 @@ struct Answer {
 /// script is no SMT-LIB.
 [[nodiscard]] Answer ask(const Question& question, double limit);
 
-/// Asks another solver's program (cvc5, bitwuzla) that reads a file of SMT-LIB; no values.
-[[nodiscard]] Answer ask_program(const std::string& program, const std::string& file, double limit);
+/// A command line that answers a file of SMT-LIB, whose name is to be appended: of "cvc5" or "bitwuzla", from their
+/// Python wheels in samesum's private environment, or of a program given by its path. Throws UsageError when there is
+/// none.
+[[nodiscard]] std::vector<std::string> second_solver(const std::string& name);
+/// Asks a second solver; no values.
+[[nodiscard]] Answer ask_second(std::vector<std::string> command, const std::string& file, double limit);
 
 /// "Z3 5.4.1".
 [[nodiscard]] std::string solver_version();
