@@ -214,6 +214,7 @@ public:
     void finish();
 
 private:
+    Speaker speaker(std::string_view prefix);
     void message(const Speaker& speaker, std::string_view text);
     bool initialisation(const Speaker& speaker, Thread& thread, std::string_view text);
     bool links(const Speaker& speaker, Thread& thread, std::string_view text);
@@ -240,6 +241,7 @@ private:
     std::size_t line_ = 0;
     std::vector<RankView> views_;
     std::map<std::string, Process> processes_;
+    std::set<std::string, std::less<>> known_;  ///< processes that have spoken
     std::map<std::string, Thread> threads_;
     std::map<std::pair<std::string, std::string>, std::size_t> by_pointer_;  ///< process, comm pointer: latest view
     std::vector<Pending> pending_;
@@ -258,6 +260,23 @@ std::optional<NcclVersion> version_in(std::string_view text) {
     if (cursor.skip(".")) (void)cursor.number(version.patch);
     if (version.major < 1 || version.major > 9 || version.minor < 0 || version.patch < 0) return std::nullopt;
     return version;
+}
+
+/// Where a torn line stands right before the host's name, "busId a8host:1:2 [0]", a process that has spoken before
+/// wins.
+Speaker Reader::speaker(std::string_view prefix) {
+    Speaker speaker = speaker_of(prefix);
+    if (speaker.host.empty() || known_.find(speaker.process) != known_.end()) return speaker;
+    for (std::size_t cut = 1; cut < speaker.host.size(); ++cut) {
+        if (known_.find(std::string_view(speaker.process).substr(cut)) == known_.end()) continue;
+        speaker.host.erase(0, cut);
+        speaker.process.erase(0, cut);
+        speaker.thread.erase(0, cut);
+        speaker.begin += cut;
+        return speaker;
+    }
+    known_.insert(speaker.process);
+    return speaker;
 }
 
 void Reader::read(std::string_view text) {
@@ -283,13 +302,13 @@ void Reader::read(std::string_view text) {
             continue;
         }
         while (marker != std::string_view::npos) {
-            const Speaker speaker = speaker_of(rest.substr(0, marker));
+            const Speaker who = speaker(rest.substr(0, marker));
             rest.remove_prefix(marker + info.size());
             marker = rest.find(info);
             std::string_view body = rest;
-            if (marker != std::string_view::npos) body = rest.substr(0, speaker_of(rest.substr(0, marker)).begin);
+            if (marker != std::string_view::npos) body = rest.substr(0, speaker(rest.substr(0, marker)).begin);
             ++log_.nccl_lines;
-            message(speaker, trimmed(body));
+            message(who, trimmed(body));
         }
     }
     log_.lines = line_;
@@ -391,6 +410,10 @@ bool Reader::initialisation(const Speaker& speaker, Thread& thread, std::string_
             by_pointer_.erase({speaker.process, word_of(text, "comm")});  // the address may be used again
             return true;
         }
+        // A COMPLETE line whose end another process has written over still says who the rank is.
+        if (thread.current && text.find(" rank ") != std::string_view::npos &&
+            text.find(" nranks ") != std::string_view::npos && text.find(" cudaDev ") != std::string_view::npos)
+            return identify(speaker, thread, text, false, false), true;
     }
     if (const std::size_t place = text.find(" coll channels, "); place != std::string_view::npos) {
         std::size_t begin = place;
@@ -738,6 +761,7 @@ std::vector<std::vector<std::size_t>> Reader::groups() {
             anonymous.push_back(i);
         }
     }
+    const std::size_t identified = result.size();
     // Nothing but order: a rank goes to the first communicator of its size that does not have it yet.
     struct Open {
         std::size_t group;
@@ -747,6 +771,22 @@ std::vector<std::vector<std::size_t>> Reader::groups() {
     std::vector<Open> open;
     for (const std::size_t i : anonymous) {
         const RankView& view = views_[i];
+        // Where one identified communicator of its size lacks this rank, it is that one's.
+        std::optional<std::size_t> lacking;
+        std::size_t candidates = 0;
+        for (std::size_t g = 0; g < identified; ++g) {
+            const auto& members = result[g];
+            const bool same_size = views_[members.front()].ranks == view.ranks && view.ranks != 0;
+            const bool has =
+                std::any_of(members.begin(), members.end(), [&](std::size_t j) { return views_[j].rank == view.rank; });
+            if (!same_size || has) continue;
+            lacking = g;
+            ++candidates;
+        }
+        if (candidates == 1) {
+            result[*lacking].push_back(i);
+            continue;
+        }
         auto place = std::find_if(open.begin(), open.end(), [&](const Open& o) {
             return o.has.count(view.rank) == 0 && (o.ranks == view.ranks || o.ranks == 0 || view.ranks == 0);
         });

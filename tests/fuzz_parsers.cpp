@@ -1,5 +1,5 @@
 // libFuzzer target for what reads users' files; the first byte picks the parser. Not part of the default build:
-//   cmake -S . -B build/libfuzzer -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DSAMESUM_LIBFUZZER=ON -DSAMESUM_GPU=OFF
+//   cmake -S . -B build/libfuzzer -G Ninja -DCMAKE_CXX_COMPILER=clang++-16 -DSAMESUM_LIBFUZZER=ON -DSAMESUM_GPU=OFF
 //   ninja -C build/libfuzzer fuzz_parsers
 //   SAMESUM_PARSER=log build/libfuzzer/fuzz_parsers -max_total_time=60 -rss_limit_mb=1024 tests/golden/logs
 // A parser may throw UsageError of one line and nothing else; SAMESUM_PARSER is log, graph, environment or lint.

@@ -379,6 +379,31 @@ BOOST_AUTO_TEST_CASE(contradictions_are_not_averaged) {
     check_same(shape, parse_nccl_log(glued, "f").communicators.front().communicator());
 }
 
+BOOST_AUTO_TEST_CASE(lines_torn_by_a_shared_pipe_lose_only_themselves) {
+    // As a tail of a server's log shows it: the START lines are gone, and the COMPLETE lines are torn by each other.
+    const std::string text =
+        "m:1:1 [0] NCCL INFO Channel 00/02 : 0 1\n"
+        "m:1:1 [0] NCCL INFO Channel 01/02 : 0 1\n"
+        "m:2:2 [1] NCCL INFO Trees [0] -1/-1/-1->1->0 [1] -1/-1/-1->1->0\n"
+        "m:1:1 [0] NCCL INFO Trees [0] 1/-1/-1->0->-1 [1] 1/-1/-1->0->-1\n"
+        "m:2:2 [1] NCCL INFO 2 coll channels, 2 collnet channels, 16 nvls channels, 4 p2p channels, 4 p2p channels per "
+        "peer\n"
+        "m:2:2 [1] NCCL INFO ncclCommInitRankConfig comm 0x5561 rank 1 nranks 2 cudaDev 1 nvmlDev 1 busId a8m:1:1 [0] "
+        "NCCL INFO "
+        "ncclCommInitRankConfig comm 0x5551 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 53000 commId 0xf9 - Init "
+        "COMPLETE\n"
+        "000 commId 0xf9 - Init COMPLETE\n"
+        "m:1:1 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n";
+    const NcclLog log = parse_nccl_log(text, "f");
+    BOOST_REQUIRE(log.communicators.size() == 1u);
+    const LogCommunicator& comm = log.communicator();
+    BOOST_TEST(comm.ranks == 2);
+    BOOST_TEST((comm.logged_ranks == std::vector<int>{0, 1}));
+    BOOST_TEST(comm.trees[0].has_value());
+    BOOST_TEST(mentions(comm.assumptions, "1 hosts are as many nodes"));
+    check_same(Topology::one_node(2, 2), comm.communicator());
+}
+
 BOOST_AUTO_TEST_CASE(what_is_no_log_is_refused) {
     for (const char* text : {"", "\n\n", "hello", "{\"a\": 1}", "NCCL_DEBUG=INFO"})
         BOOST_CHECK_EXCEPTION((void)parse_nccl_log(text, "x.log"), UsageError, [](const UsageError& error) {
