@@ -30,7 +30,7 @@ constexpr std::size_t whereabouts_bytes = 256;
 
 struct Header {
     std::uint64_t bytes;
-    char kind;  ///< 'c'ommand, 'a'nswer, 'e'rror
+    char kind;  ///< 'c'ommand, 'a'nswer, 'e'rror, 'u'sage error
 };
 
 [[noreturn]] void system_error(const char* call) {
@@ -202,6 +202,8 @@ void RankGroup::serve(int rank, int socket) {
                 worker = factory_(context);
             }
             sent = write_message(socket, 'a', worker->answer(command));
+        } catch (const UsageError& error) {
+            sent = write_message(socket, 'u', error.what());
         } catch (const std::exception& error) {
             sent = write_message(socket, 'e', error.what());
         }
@@ -257,6 +259,10 @@ std::vector<std::string> RankGroup::ask(std::span<const std::string> commands, d
             if (whole) answers[i].resize(header.bytes);
             if (!whole || !read_all(waiting[i].fd, answers[i].data(), header.bytes))
                 fail(RankFailure::Kind::died, static_cast<int>(i), how_it_died(processes_[i].pid));
+            if (header.kind == 'u') {
+                stop();
+                throw UsageError(answers[i]);
+            }
             if (header.kind == 'e') fail(RankFailure::Kind::failed, static_cast<int>(i), answers[i]);
             waiting[i].fd = -1;
             --left;

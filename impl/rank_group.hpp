@@ -51,7 +51,8 @@ private:
     int log_;
 };
 
-/// The work of one rank. What answer() throws reaches the parent as a RankFailure and ends the group.
+/// The work of one rank. What answer() throws reaches the parent as a RankFailure (a UsageError as itself) and ends the
+/// group.
 class Worker {
 public:
     virtual ~Worker() = default;

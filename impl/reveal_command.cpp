@@ -8,6 +8,7 @@
 #include "impl/commands.hpp"
 #include "impl/flags.hpp"
 #include "impl/judge.hpp"
+#include "impl/plugin.hpp"
 #include "impl/probe_arithmetic.hpp"
 #include "model/reveal.hpp"
 
@@ -117,6 +118,28 @@ ReduceGroup parse_group(const std::string& text, Format format, bool captured, i
     return group;
 }
 
+/// The order of a sum that is not NCCL's: trees and where they hold, nothing to compare them with.
+Exit reveal_plugin(const std::string& file, const std::vector<Format>& formats,
+                   std::span<const std::string> rank_counts, std::uint64_t elements, const RevealOptions& how) {
+    Plugin plugin(file);
+    std::uint64_t unordered = 0;
+    for (const std::string& many : rank_counts)
+        for (const Format format : formats) {
+            const int ranks = static_cast<int>(whole_number(many, "ranks"));
+            const Revealed revealed = reveal(format, ranks, plugin.sum(format, ranks, elements), how);
+            fmt::print("{} ranks, {} x {}: {}", ranks, elements, name(format), name(revealed.answer));
+            if (revealed.answer != Revealed::Answer::order) {
+                ++unordered;
+                fmt::print(": {}\n", revealed.why);
+                continue;
+            }
+            fmt::print("\n");
+            for (const RevealedRange& range : revealed.segments)
+                fmt::print("  [{}, {}): {}\n", range.begin, range.end, revealed.trees[range.tree].str());
+        }
+    return unordered == 0 ? Exit::as_claimed : Exit::inconclusive;
+}
+
 }  // namespace
 
 Exit reveal_command(std::span<const std::string> arguments) {
@@ -139,13 +162,28 @@ Exit reveal_command(std::span<const std::string> arguments) {
         "repeats", po::value<int>()->default_value(2), "runs of the same random data, which must agree")(
         "seed", po::value<std::uint64_t>()->default_value(1), "of the random data")(
         "arithmetic", "instead: the bits of one addition, minimum and maximum of two ranks against the model")(
-        "pairs", po::value<std::uint64_t>()->default_value(65536), "operand pairs a format, with --arithmetic");
+        "pairs", po::value<std::uint64_t>()->default_value(65536), "operand pairs a format, with --arithmetic")(
+        "plugin", po::value<std::string>(), "instead: the order of a shared library's samesum_sum; needs no GPU")(
+        "elements", po::value<std::uint64_t>()->default_value(1024), "of each call, with --plugin");
     if (!options.parse(arguments)) return Exit::as_claimed;
 
-    const Hardware hardware = probe_hardware();
     std::vector<Format> formats;
     for (const std::string& word : list_of(options.get<std::string>("dtype"), "dtype"))
         formats.push_back(parse_format(word));
+    const auto rank_counts = list_of(options.get<std::string>("ranks"), "ranks");
+    for (const std::string& many : rank_counts) {
+        const int count = rank_options(options, many).ranks;
+        for (const Format format : formats) (void)mask_values(format, count);
+        for (const std::string& calls : list_of(options.get<std::string>("calls"), "calls"))
+            (void)parse_group(calls, formats.front(), false, count);
+    }
+    RevealOptions how;
+    how.seed = options.get<std::uint64_t>("seed");
+    how.repeats = options.get<int>("repeats");
+    if (how.repeats < 1) throw UsageError("--repeats is less than 1; then nothing would be confirmed");
+    if (const auto file = options.find<std::string>("plugin"))
+        return reveal_plugin(*file, formats, rank_counts, options.get<std::uint64_t>("elements"), how);
+    const Hardware hardware = probe_hardware();
     if (options.has("arithmetic"))
         return probe_arithmetic(hardware, formats, options.get<std::uint64_t>("pairs"),
                                 options.get<std::uint64_t>("seed"), options.find<std::string>("json"));
@@ -154,17 +192,13 @@ Exit reveal_command(std::span<const std::string> arguments) {
         const auto text = options.get<std::string>(flag);
         return text.empty() ? std::vector<std::string>{""} : list_of(text, flag);
     };
-    RevealOptions how;
-    how.seed = options.get<std::uint64_t>("seed");
-    how.repeats = options.get<int>("repeats");
-    if (how.repeats < 1) throw UsageError("--repeats is less than 1; then nothing would be confirmed");
     NcclEnvironment environment = nccl_environment(options);
     std::string graph_label = options.get<std::string>("graph-label");
     if (graph_label.empty() && !environment.graph_file.empty())
         graph_label = std::filesystem::path(environment.graph_file).stem().string();
 
     Tally tally;
-    for (const std::string& many : list_of(options.get<std::string>("ranks"), "ranks")) {
+    for (const std::string& many : rank_counts) {
         LiveRanks ranks(rank_options(options, many), hardware);
         fmt::print("{}", describe_run(ranks));
         for (const std::string& algorithm : either("algo"))

@@ -37,6 +37,7 @@ public:
         if (verb == "hang")
             for (;;) ::pause();
         if (verb == "throw") throw Inconclusive("something broke");
+        if (verb == "refuse") throw UsageError("no such thing");
         if (verb == "count") return std::to_string(++count_);
         if (verb == "environment") return std::getenv("SAMESUM_TEST_VALUE");
         if (verb == "log") {
@@ -140,6 +141,12 @@ BOOST_AUTO_TEST_CASE(failures_name_the_rank_and_the_call_and_the_group_recovers)
             BOOST_TEST(group.starts() == ++starts);
         }
     }
+}
+
+BOOST_AUTO_TEST_CASE(what_the_user_did_wrong_stays_the_users) {
+    RankGroup group({.ranks = 2}, fake());
+    BOOST_CHECK_THROW(group.ask("refuse 1", 5), UsageError);
+    BOOST_TEST(group.ask("who", 5)[1] == "1/2");
 }
 
 BOOST_AUTO_TEST_CASE(a_factory_that_throws_is_reported) {

@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# All that needs a GPU, in one go: orders revealed and predicted, arithmetic, properties, planted faults, the kernels under
+# compute-sanitizer, speeds. Usage: impl/gpu_session.sh BUILD_FOLDER OUTPUT_FOLDER [part ...]
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs on any machine with a GPU, NCCL's library on LD_LIBRARY_PATH if it is not where the build found it. Parts: forced,
+# free, grouped, captured, nodes, arithmetic, properties, faults, sanitizer, speed, large; without any, all of them.
+set -uo pipefail
+
+build=${1:?usage: gpu_session.sh BUILD_FOLDER OUTPUT_FOLDER [part ...]}
+out=${2:?usage: gpu_session.sh BUILD_FOLDER OUTPUT_FOLDER [part ...]}
+shift 2
+parts=${*:-forced free grouped captured nodes arithmetic properties faults sanitizer speed large}
+here=$(dirname "$(readlink -f "$0")")
+impl=$build/samesum-impl
+mkdir -p "$out"
+log=$out/session.log
+gpus=$(nvidia-smi -L | wc -l)
+failed=0
+
+# Runs a step with a limit in seconds, keeps its words, and goes on whatever comes out.
+step() {
+    local limit=$1 begin=$SECONDS
+    shift
+    echo "## $*" >>"$log"
+    timeout "$limit" "$@" >>"$log" 2>&1
+    local code=$?
+    [ $code -eq 0 ] || failed=$((failed + 1))
+    echo "exit $code after $((SECONDS - begin)) s: ${*##*/}" | tee -a "$log"
+}
+reveal() { step "$1" "$impl" reveal --patience 30 "${@:2}"; }
+
+{
+    date -u +"# %Y-%m-%d"
+    nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader | sed 's/^/# /'
+    env | grep -E '^(NCCL|CUDA)_' | sort | sed 's/^/# /'
+} >"$log"
+
+for part in $parts; do
+    case $part in
+    forced) # every algorithm and protocol by force; what NCCL refuses is listed as skipped
+        for ranks in 2 3 4 5 6 7 8; do
+            reveal 100 --ranks $ranks --algo ring,tree,pat --proto ll,ll128,simple --dtype float32,bfloat16,float16 \
+                --calls "reduce:$((ranks - 1)):5,reduce:0:20000,rs:5000,ar:5,ar:30001" \
+                --records "$out/forced-$ranks.jsonl"
+        done
+        cat "$out"/forced-?.jsonl >"$out/forced.jsonl" && rm "$out"/forced-?.jsonl
+        ;;
+    free) # NCCL's own choices, counts around the thresholds of its cost model
+        calls=
+        for count in 1 7 100 1000 4096 8192 16384 32768 65536 131072 262144 1048576; do
+            calls+=reduce:1:$count,rs:$count,ar:$count,
+        done
+        reveal 200 --ranks 2,4,8 --dtype float32 --calls "$calls" --records "$out/free.jsonl"
+        reveal 100 --ranks 3,6,8 --dtype bfloat16,float16 --calls reduce:2:100000,rs:30000,ar:1000,ar:100000 \
+            --records "$out/free-16-bits.jsonl"
+        reveal 100 --ranks 12,16,20 --dtype float32 --calls reduce:3:30000,rs:3000,ar:3000,ar:100000 \
+            --records "$out/free-many-ranks.jsonl"
+        ;;
+    grouped) # calls in one group share a choice and carry over channels
+        reveal 100 --ranks 4,8 --dtype float32 --algo ring --proto ll,simple --records "$out/grouped.jsonl" \
+            --calls "ar:1000;ar:3000;ar:9000,ar:5000;ar:5000;ar:5000,rs:1000;ar:9000;reduce:2:50000,reduce:0:70000;reduce:1:300;reduce:2:70000;reduce:3:1"
+        ;;
+    captured) # the same calls from a CUDA graph
+        reveal 100 --ranks 4,8 --captured --dtype float32,bfloat16 --records "$out/captured.jsonl" \
+            --calls "reduce:1:300,reduce:1:100000,rs:300,rs:30000,ar:300,ar:30000,ar:1000000,ar:1000;ar:3000;ar:9000"
+        ;;
+    nodes) # nodes of two ranks, rings that differ
+        if [ "$gpus" -lt 2 ]; then
+            echo "skipped: nodes: one GPU cannot hold a node of two ranks" | tee -a "$log"
+            continue
+        fi
+        graph=$here/../tests/golden/observed/graph-reversed-second-channel.xml
+        for unequal in "" "--graph-file $graph --graph-label rev2"; do
+            # shellcheck disable=SC2086
+            reveal 200 --ranks 4,8 --ranks-per-node 2 --algo ring,tree,pat --proto ll,ll128,simple $unequal \
+                --dtype float32,bfloat16,float16 --calls "reduce:0:300,reduce:3:262144,rs:5000,ar:5,ar:100000" \
+                --records "$out/nodes${unequal:+-unequal-rings}.jsonl"
+        done
+        step 200 "$impl" run --properties --ranks 8 --ranks-per-node 2 --json "$out/properties-8-in-nodes-of-2.json"
+        # shellcheck disable=SC2086
+        step 200 "$impl" run --properties --ranks 8 --ranks-per-node 2 --hidden 16384 --scheme fixed_root \
+            --graph-file "$graph" --json "$out/properties-unequal-rings.json"
+        ;;
+    arithmetic)
+        reveal 100 --arithmetic --dtype float64,float32,float16,bfloat16,float8_e4m3,float8_e5m2 \
+            --json "$out/arithmetic.json"
+        ;;
+    properties)
+        step 100 "$impl" run --properties --ranks 2 --json "$out/properties-2.json"
+        step 100 "$impl" run --properties --ranks 3 --dtype bfloat16,float32 --cases 3 --json "$out/properties-3.json"
+        step 200 "$impl" run --properties --ranks 4 --cases 2 --hidden 256 --json "$out/properties-4.json" \
+            --dtype float32,float16,bfloat16,float64,float8_e4m3,float8_e5m2
+        step 200 "$impl" run --properties --ranks 8 --json "$out/properties-8.json" --dtype bfloat16,float16
+        ;;
+    faults) # each must be caught by name
+        for fault in root_is_owner root_copy_on_other_stream; do
+            step 60 "$build/samesum-impl-faulty" run --properties --ranks 4 --cases 2 --hidden 256 \
+                --scheme fixed_root --fault $fault
+        done
+        for fault in offset_by_one_row missing_wait ring_order fp32_instead_of_per_hop stale_receive_buffer sizes_rotated; do
+            step 60 "$build/samesum-impl-faulty" run --properties --ranks 4 --cases 2 --hidden 256 \
+                --scheme gather_ordered,exchange_ordered --fault $fault
+        done
+        ;;
+    sanitizer)
+        sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+        if [ -z "$sanitizer" ]; then
+            echo "skipped: sanitizer: compute-sanitizer is not installed" | tee -a "$log"
+            continue
+        fi
+        for tool in memcheck racecheck; do
+            step 200 "$sanitizer" --tool $tool --error-exitcode 9 "$build/impl_kernels_test"
+        done
+        ;;
+    speed)
+        # The first line of each call count holds the connections' set-up; the second is what a reveal costs.
+        reveal 60 --ranks 8 --dtype float32 --calls reduce:0:32768,reduce:0:32768,reduce:0:32768
+        step 60 "$impl" run --ranks 8 --rows 64 --hidden 2048 --dtype bfloat16 --speed 2 \
+            --scheme reduce_scatter,reduce_per_owner,fixed_root,reduce_broadcast,gather_ordered,exchange_ordered,direct_ordered,exact
+        ;;
+    large) # more than 2^31 bytes
+        step 200 "$impl" run --ranks 2 --rows 2 --hidden 600000000 --dtype bfloat16 --patience 100 \
+            --scheme fixed_root,exchange_ordered,direct_ordered
+        ;;
+    *)
+        echo "no such part: $part" >&2
+        exit 2
+        ;;
+    esac
+done
+grep -E '^(predicted|fault|[0-9]+ of [0-9]+ claims)' "$log"
+echo "$failed steps did not come out as claimed"
+[ $failed -eq 0 ]

@@ -1,0 +1,161 @@
+// The kernels alone, in one process, against the model: every format, rounding, alignment and odd size. Short enough to
+// run under compute-sanitizer.
+// SPDX-License-Identifier: Apache-2.0
+#define BOOST_TEST_MODULE impl_kernels
+#include <unistd.h>
+
+#include <boost/test/unit_test.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+
+#include "impl/cuda.hpp"
+#include "impl/kernels.hpp"
+#include "model/element_sum.hpp"
+#include "model/random.hpp"
+
+using namespace samesum;
+using namespace samesum::gpu;
+
+namespace {
+
+struct NeedsDevice {
+    NeedsDevice() {
+        if (device_count() > 0) return;
+        std::printf("skipped: no CUDA device\n");
+        std::fflush(stdout);
+        ::_exit(77);
+    }
+};
+BOOST_TEST_GLOBAL_FIXTURE(NeedsDevice);
+
+/// Inputs of all ranks on host and device, off their alignment by `shift` elements.
+struct Operands {
+    Operands(Format f, int ranks, std::uint64_t n, int shift, std::uint64_t seed)
+        : format(f), elements(n), width(static_cast<std::size_t>(traits(f).bytes())) {
+        Random random(seed);
+        for (int rank = 0; rank < ranks; ++rank) {
+            auto& own = host.emplace_back(elements * width);
+            for (std::uint64_t i = 0; i < elements; ++i)
+                store(format, own, i, i % 3 == 0 ? random.pattern(format) : random.spread(format, 6));
+            device.emplace_back((elements + static_cast<std::uint64_t>(shift)) * width + 64);
+            sources.values[rank] = device.back().data() + static_cast<std::size_t>(shift) * width;
+            check(cudaMemcpy(device.back().data() + static_cast<std::size_t>(shift) * width, own.data(), own.size(),
+                             cudaMemcpyHostToDevice),
+                  "cudaMemcpy");
+        }
+        sources.count = ranks;
+        result = DeviceBuffer((elements + static_cast<std::uint64_t>(shift)) * width + 64);
+        out = result.data() + static_cast<std::size_t>(shift) * width;
+    }
+
+    /// Elements that differ from the model's, and bytes written outside the result.
+    [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> wrong(Accumulation accumulation) const {
+        std::vector<std::byte> all(result.size());
+        check(cudaMemcpy(all.data(), result.data(), all.size(), cudaMemcpyDeviceToHost), "cudaMemcpy");
+        const auto offset = static_cast<std::size_t>(out - result.data());
+        std::vector<int> order(host.size());
+        std::iota(order.begin(), order.end(), 0);
+        const ReductionTree tree = ReductionTree::left_fold(order);
+        std::vector<Bits> leaves(host.size());
+        std::uint64_t differing = 0, outside = 0;
+        for (std::uint64_t i = 0; i < elements; ++i) {
+            for (std::size_t rank = 0; rank < host.size(); ++rank) leaves[rank] = load(format, host[rank], i);
+            const Bits modelled = sum_element({.format = format, .accumulation = accumulation}, tree, leaves);
+            differing += modelled != load(format, std::span(all).subspan(offset), i) ? 1 : 0;
+        }
+        for (std::size_t i = 0; i < all.size(); ++i)
+            if (i < offset || i >= offset + elements * width)
+                outside += all[i] != std::byte{DeviceBuffer::poison} ? 1 : 0;
+        return {differing, outside};
+    }
+
+    Format format;
+    std::uint64_t elements;
+    std::size_t width;
+    std::vector<std::vector<std::byte>> host;
+    std::vector<DeviceBuffer> device;
+    Sources sources;
+    DeviceBuffer result;
+    std::byte* out = nullptr;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(sums_in_rank_order_have_the_models_bits) {
+    const Stream stream(0);
+    std::uint64_t seed = 1, cases = 0;
+    for (const Format format : float_formats)
+        for (const Accumulation accumulation : {Accumulation::per_hop, Accumulation::fp32_once, Accumulation::exact})
+            for (const int ranks : {1, 2, 3, 8, 11})
+                for (const std::uint64_t elements : {0ull, 1ull, 15ull, 33ull, 1000ull})
+                    for (const int shift : {0, 1}) {
+                        Operands operands(format, ranks, elements, shift, ++seed);
+                        launch_sum(operands.sources, operands.out, elements, format, accumulation, stream.get());
+                        stream.synchronize();
+                        const auto [differing, outside] = operands.wrong(accumulation);
+                        BOOST_TEST_REQUIRE(differing == 0u, name(format) << " " << name(accumulation) << " " << ranks
+                                                                         << " ranks, " << elements << " elements");
+                        BOOST_TEST_REQUIRE(outside == 0u);
+                        ++cases;
+                    }
+    BOOST_TEST(cases == 6u * 3 * 5 * 5 * 2);
+}
+
+BOOST_AUTO_TEST_CASE(a_result_may_take_a_sources_place) {
+    const Stream stream(0);
+    for (const Accumulation accumulation : {Accumulation::per_hop, Accumulation::exact}) {
+        Operands operands(Format::bfloat16, 4, 5000, 0, 7);
+        launch_sum(operands.sources, const_cast<std::byte*>(operands.sources.values[2]), 5000, Format::bfloat16,
+                   accumulation, stream.get());
+        check(cudaMemcpyAsync(operands.out, operands.sources.values[2], 10000, cudaMemcpyDeviceToDevice, stream.get()),
+              "cudaMemcpyAsync");
+        stream.synchronize();
+        BOOST_TEST(operands.wrong(accumulation).first == 0u);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_kernel_between_barriers_waits_and_gives_up_in_time) {
+    const Stream stream(0);
+    DeviceBuffer flags(most_barrier_blocks * 2 * 4), words((most_barrier_blocks + 1) * 4);
+    check(cudaMemset(flags.data(), 0, flags.size()), "cudaMemset");
+    check(cudaMemset(words.data(), 0, words.size()), "cudaMemset");
+    KernelBarrier barrier;
+    barrier.flags[0] = reinterpret_cast<std::uint32_t*>(flags.data());
+    barrier.epoch = reinterpret_cast<std::uint32_t*>(words.data());
+    barrier.expired = barrier.epoch + most_barrier_blocks;
+    barrier.patience_ns = 200'000'000;
+    barrier.ranks = 1;
+    const auto expired = [&] {
+        std::uint32_t word = 0;
+        check(cudaMemcpy(&word, barrier.expired, sizeof word, cudaMemcpyDeviceToHost), "cudaMemcpy");
+        return word;
+    };
+    for (int round = 0; round < 3; ++round) {
+        Operands operands(Format::float32, 5, 3000, 0, 9);
+        launch_direct_sum(barrier, operands.sources, operands.out, 3000, Format::float32, Accumulation::per_hop, 3,
+                          stream.get());
+        stream.synchronize();
+        BOOST_TEST(operands.wrong(Accumulation::per_hop).first == 0u);
+        BOOST_TEST(expired() == 0u);
+    }
+    // A second rank that never comes: the kernel ends, says so, and leaves the result alone.
+    DeviceBuffer absent(most_barrier_blocks * 2 * 4);
+    barrier.ranks = 2;
+    barrier.flags[1] = reinterpret_cast<std::uint32_t*>(absent.data());
+    check(cudaMemset(flags.data(), 0, flags.size()), "cudaMemset");
+    check(cudaMemset(words.data(), 0, words.size()), "cudaMemset");
+    Operands operands(Format::float32, 2, 1000, 0, 9);
+    launch_direct_sum(barrier, operands.sources, operands.out, 1000, Format::float32, Accumulation::per_hop, 2,
+                      stream.get());
+    stream.synchronize();
+    BOOST_TEST(expired() == 1u);
+    BOOST_TEST(operands.wrong(Accumulation::per_hop).first == 1000u);
+}
+
+BOOST_AUTO_TEST_CASE(integers_are_refused) {
+    const Stream stream(0);
+    Sources none;
+    BOOST_CHECK_THROW(launch_sum(none, nullptr, 4, Format::int32, Accumulation::per_hop, stream.get()), UsageError);
+    BOOST_CHECK_THROW(launch_sum(none, nullptr, 4, Format::int32, Accumulation::exact, stream.get()), UsageError);
+}
