@@ -159,3 +159,138 @@ BOOST_AUTO_TEST_CASE(descriptions_that_are_wrong) {
 }
 
 BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(the_rounding_decides)
+
+// Per hop in bfloat16 against one rounding of a float32 sum: half of the elements of 8 ranks; and what is rounded once
+// hides the order from normal data, so that a test of invariance there says nothing.
+BOOST_AUTO_TEST_CASE(c6_c14_float32_accumulation_changes_bits_and_hides_the_order) {
+    const std::string data = " --dtype bfloat16 --samples 20000 --seed 1";
+    expect("sum expect --ranks 8 --before chain --after chain --rounding-after fp32_once" + data, 0,
+           {"52.", "20000 samples"});
+    expect("sum expect --ranks 8 --before ring:0 --after ring:1 --rounding fp32_once" + data, 0, {"0.00 %"});
+    expect(
+        "order show --collective all_reduce --count 100 --dtype bfloat16 --ranks 8 --ranks-per-node 8 --channels 24 "
+        "--symmetric AllReduce_AGxLL_R",
+        0, {"float32 sums rounded once", "(((((((0 1) 2) 3) 4) 5) 6) 7)"});
+}
+
+BOOST_AUTO_TEST_CASE(c12_three_float16_numbers_two_answers) {
+    expect("sum eval --dtype float16 --tree '((0 1) 2)' --values '0.5 512 512.5' --explain", 0,
+           {"= 0x6401 (1025)", "exact"});
+    expect("sum eval --dtype float16 --tree '(0 (1 2))' --values '0.5 512 512.5' --explain", 0,
+           {"= 0x6400 (1024)", "rounded down by 1/2 ulp (tie to even)"});
+}
+
+BOOST_AUTO_TEST_CASE(c24_an_average_is_no_sum_divided) {
+    // Scaled as it enters: every bfloat16(1/10) of the largest value stays finite; the sum would not.
+    expect("sum eval --dtype bfloat16 --op avg --values '3e38 3e38 3e38 3e38 3e38 3e38 3e38 3e38 3e38 3e38'", 0,
+           {"0x7f64"});
+    expect("sum eval --dtype bfloat16 --op sum --values '3e38 3e38 3e38 3e38 3e38 3e38 3e38 3e38 3e38 3e38'", 0,
+           {"0x7f80"});
+    expect("order show --collective reduce --op avg --count 960 --ranks 3 --ranks-per-node 1 --proto ll128", 0,
+           {"fused or not by the element's position in 1920-byte slices"});
+}
+
+// With at most two contributions an addition in bfloat16 and one in float32, rounded, are one; with three they are not.
+BOOST_AUTO_TEST_CASE(c27_two_contributions_may_bypass_float32_and_three_may_not) {
+    const std::string values = " --dtype bfloat16 --values ";
+    for (const char* two : {"'256 1'", "'1.0078125 -3e-3'", "'3e38 3e38'", "'1e-40 -3e-40'"})
+        BOOST_TEST(run("sum eval" + values + two).out == run("sum eval --rounding fp32_once" + values + two).out);
+    BOOST_TEST(run("sum eval" + values + "'256 1 1'").out !=
+               run("sum eval --rounding fp32_once" + values + "'256 1 1'").out);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(no_order_explains_it)
+
+BOOST_AUTO_TEST_CASE(c13_nan_from_finite_values_is_a_defect) {
+    expect("sum reachable --dtype bfloat16 --values '256 1 1 1' --result nan", 1, {"not by any order: defect"});
+    expect("sum reachable --dtype bfloat16 --values '256 1 1 1' --result 258", 0, {"reachable"});
+}
+
+BOOST_AUTO_TEST_CASE(c21_two_ranks_look_elsewhere) {
+    expect("sum witness --ranks 2 --tree ring:0 --other ring:1", 1, {"the same order"});
+}
+
+// The same call again: ring and tree orders are fixed by the call, so a wavering result has another cause.
+BOOST_AUTO_TEST_CASE(c9_the_same_call_never_differs_by_order) {
+    expect(
+        "order diff --collective reduce_scatter --ranks 4 --ranks-per-node 4 --channels 4 --algo ring --proto simple "
+        "--count "
+        "64x6144 --with '--proto simple'",
+        0, {"0 of 1572864 elements change"});
+    expect("order invariance --ranks 4 --ranks-per-node 4 --channels 4 --schemes reduce_scatter", 0, {"run-to-run"});
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(tests_that_cannot_fail)
+
+// Small integers, as nccl-tests uses them: every partial sum is exact, no order can show.
+BOOST_AUTO_TEST_CASE(c18_data_that_is_blind_to_order) {
+    std::string blind, telling;
+    for (int i = 0; i < 200; ++i) {
+        blind += i % 2 ? "0x3f80 0x4000 0xbf80 0x4040\n" : "0x4000 0xc000 0x3f80 0x4040\n";
+        telling += "0x4400 0x3f80 0xc400 0x3f80\n";
+    }
+    expect("sum mask --dtype bfloat16", 1, {"0 of 200 elements can reveal an order", "vacuous"}, blind);
+    expect("sum mask --dtype bfloat16", 0, {"200 of 200 elements can reveal an order"}, telling);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(must_all_ranks_agree)
+
+// Rank r adds its own value first: (1 2) 3, (2 1) 3, (3 1) 2, ...
+BOOST_AUTO_TEST_CASE(c19_ranks_0_and_1_always_agree_and_others_need_not) {
+    expect("sum witness --tree '(((0 1) 2) 3)' --other '(((1 0) 2) 3)'", 1, {"the same order"});
+    expect("sum witness --tree '(((0 1) 2) 3)' --other '(((2 0) 1) 3)' --dtype float64", 0,
+           {"1 of 1 pairs of orders told apart"});
+    expect("sum witness --tree '(((0 1) 2) 3)' --other '(((3 0) 1) 2)' --dtype float64", 0,
+           {"1 of 1 pairs of orders told apart"});
+}
+
+// One tree over all shards is the same for 1, 2 and 4 ranks only if each rank's own sum is the matching subtree.
+BOOST_AUTO_TEST_CASE(c26_the_same_bits_for_1_2_4_ranks) {
+    expect("sum witness --tree '(((0 1) (2 3)) ((4 5) (6 7)))' --other '(((1 0) (3 2)) ((5 4) (7 6)))'", 1,
+           {"the same order"});
+    expect(
+        "sum witness --tree '(((0 1) (2 3)) ((4 5) (6 7)))' --other '((((0 1) 2) 3) (((4 5) 6) 7))' --dtype bfloat16",
+        0, {"1 of 1 pairs of orders told apart"});
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(pins_that_contradict_each_other)
+
+BOOST_AUTO_TEST_CASE(c20_what_each_pin_does) {
+    const std::string lint = "order lint --env - --ranks 8 --want ";
+    expect(lint + "count", 1, {"AllReduce       no"}, "NCCL_ALGO=Ring\n");
+    expect(lint + "run-to-run", 0, {}, "NCCL_ALGO=Ring\nNCCL_NVLS_ENABLE=0\n");
+    expect(lint + "count", 0, {"AllReduce       yes"},
+           "NCCL_ALGO=allreduce:tree\nNCCL_MAX_NCHANNELS=1\nNCCL_NVLS_ENABLE=0\n");
+    expect(lint + "count", 1, {"does not pin Reduce and ReduceScatter"},
+           "NCCL_ALGO=allreduce:tree\nNCCL_NVLS_ENABLE=0\n");
+}
+
+BOOST_AUTO_TEST_CASE(settings_that_do_nothing_are_named) {
+    expect("order lint --env - --ranks 8", 0,
+           {"inert          NCCL_P2P_NET_DISABLE=1", "rejected       NCCL_NTHREADS=1"},
+           "NCCL_P2P_NET_DISABLE=1\nNCCL_NTHREADS=1\n");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(order_free_sums)
+
+// The last conversion is part of the promise: more ranks, another grouping, the same bits.
+BOOST_AUTO_TEST_CASE(c23_a_reproducible_sum_that_stays_one) {
+    const std::string exact = "sum eval --rounding exact --dtype bfloat16 --values ";
+    const std::string one = run(exact + "'1e30 1 -1e30 0.5'").out;
+    for (const char* values : {"'0.5 1e30 -1e30 1'", "'1 0.5 1e30 -1e30'", "'1e30 0.25 -1e30 0.25 1'", "'1.5'"})
+        BOOST_TEST(run(exact + values).out == one);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
