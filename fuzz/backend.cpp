@@ -1,0 +1,59 @@
+// The model as a backend.
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/backend.hpp"
+
+#include <fmt/format.h>
+
+#include "model/error.hpp"
+
+namespace samesum::fuzz {
+
+Request request_of(const Case& c, const Side& side) {
+    Request request{side.scheme, {.topology = Topology::from_rings(side.rings)}, routing_of(c, side), c.format, {}};
+    const bool scatters = dispatched(side.scheme, request.routing) == Scheme::reduce_scatter;
+    request.options = {.root = side.root,
+                       .accumulation = side.accumulation,
+                       .forced = {scatters ? side.algorithm : Algorithm::ring, side.protocol}};
+    return request;
+}
+
+std::vector<Bits> Backend::combine_row(const Request& request, const Partials& partials, std::uint64_t row) {
+    const std::vector<Bits> result = combine(request, partials.whole());
+    ensure(result.size() == request.routing.elements(), "a backend returns every element");
+    const auto begin = result.begin() + static_cast<std::ptrdiff_t>(row * request.routing.hidden);
+    return {begin, begin + static_cast<std::ptrdiff_t>(request.routing.hidden)};
+}
+
+std::vector<Bits> ModelBackend::combine(const Request& request, std::span<const std::vector<Bits>> partials) {
+    return samesum::combine(request.scheme, request.comm, request.routing, request.format, partials, request.options);
+}
+
+std::vector<Bits> ModelBackend::combine_row(const Request& request, const Partials& partials, std::uint64_t row) {
+    const CombinePlan plan =
+        plan_combine(request.scheme, request.comm, request.routing, request.format, request.options);
+    const std::uint64_t begin = row * request.routing.hidden;
+    std::vector<Bits> result, leaves(static_cast<std::size_t>(partials.ranks()));
+    result.reserve(request.routing.hidden);
+    plan.schedule.visit(begin, begin + request.routing.hidden, [&](const Segment& segment) {
+        const ReductionTree tree = segment.order.as_tree();
+        const SumRule rule{.format = request.format,
+                           .accumulation = plan.accumulation,
+                           .own_is_left = segment.order.own_value_is_left()};
+        for (std::uint64_t element = segment.begin; element < segment.end; ++element) {
+            for (std::size_t q = 0; q < leaves.size(); ++q)
+                leaves[q] = partials.at(static_cast<int>(q), row, element - begin);
+            result.push_back(sum_element(rule, tree, leaves));
+        }
+        return true;
+    });
+    return result;
+}
+
+std::unique_ptr<Backend> make_backend(std::string_view word) {
+    if (word == "auto" || word == "model") return std::make_unique<ModelBackend>();
+    if (word == "nccl")
+        throw Inconclusive("--backend nccl: no device; this build drives no real ranks, --backend model does without");
+    throw UsageError(fmt::format("--backend '{}'; one of: auto, model, nccl", word));
+}
+
+}  // namespace samesum::fuzz

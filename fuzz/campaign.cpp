@@ -1,0 +1,290 @@
+// The loop is ours, the cases RapidCheck's: its own loop stops at one finding, takes options from the environment, and
+// calls a case that wavers an error, where for us it is the finding.
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/campaign.hpp"
+
+#include <fmt/format.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "model/cli.hpp"
+#include "model/error.hpp"
+#include "model/witness.hpp"
+
+namespace samesum::fuzz {
+namespace {
+
+constexpr int reruns = 3;
+constexpr std::uint64_t round_cases = 64;
+
+std::uint64_t mixed(std::uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+}
+
+std::uint64_t digest_of(std::uint64_t digest, std::span<const Bits> bits) {
+    for (const Bits each : bits) digest = mixed(digest ^ each) + 0x9e3779b97f4a7c15;
+    return digest;
+}
+
+std::uint64_t hash_of(std::string_view text) {
+    std::uint64_t hash = 0xcbf29ce484222325;
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    return hash;
+}
+
+void try_case(Tally& tally, std::uint64_t seed, std::uint64_t index, Backend& backend) {
+    const Property& property = *tally.property;
+    const rc::Shrinkable<Case> drawn = case_of(property, seed, index);
+    const Case c = drawn.value();
+    const Comparison result = compare(c, backend);
+    ++tally.cases;
+    tally.digest = digest_of(digest_of(digest_of(tally.digest, c.x), result.a), result.b);
+    if (property.of_orders) tally.telling += tells_orders(c);
+    for (const std::string_view label : classes(c)) ++tally.classes[label];
+    if (result.same) return;
+    ++tally.differing;
+    if (tally.finding) return;
+    const std::string stray = objection(property, c);
+    ensure(stray.empty(), "generated cases are cases of their property");
+    tally.finding = investigate(property, shrinkable(property, about_column(c, result.column)), backend);
+}
+
+/// What could have made these bits of the case's element.
+struct Explanation {
+    bool as_modelled = false;
+    std::string what;
+};
+
+Explanation explain(const Case& c, const Side& side, Bits bits) {
+    if (side.maker != Maker::combine) return {true, {}};
+    if (!side.seats.empty()) return {true, {}};  // the leaves are spread over other ranks
+    const Accumulation accumulation = side.scheme == Scheme::exact ? Accumulation::exact : side.accumulation;
+    const bool rounds_once = is_ordered(side.scheme) || side.scheme == Scheme::exact;
+    const ReductionTree own = tree_of(c, side);
+    const auto sum = [&](const ReductionTree& tree, Accumulation how) {
+        return sum_element({.format = c.format, .accumulation = how}, tree, c.x);
+    };
+    if (sum(own, rounds_once ? accumulation : Accumulation::per_hop) == bits) return {true, {}};
+    if (c.x.size() <= 7) {
+        const auto trees = all_trees(static_cast<int>(c.x.size()));
+        for (const ReductionTree& tree : trees)
+            if (sum(tree, Accumulation::per_hop) == bits) return {false, "another order, such as " + tree.str()};
+        for (const ReductionTree& tree : trees)
+            if (sum(tree, Accumulation::fp32_once) == bits)
+                return {false, "float32 sums rounded once, such as " + tree.str()};
+    }
+    if (exact_sum(c.format, c.x) == bits) return {false, "the exact sum rounded once"};
+    return {false, c.x.size() <= 7 ? "no order makes these bits: corruption or a race" : "not the modelled order"};
+}
+
+std::string where(const Case& c, const Side& side) {
+    if (side.maker == Maker::tree) return side.tree->str();
+    if (side.maker == Maker::movement)
+        return fmt::format("rank {}'s row as it is", side.seats.empty() ? 0 : side.seats[0]);
+    const int owner = routing_of(c, side).owner(side.row);
+    return fmt::format("{}{}, sizes {}, row {} (owner {})", side.maker == Maker::prediction ? "predicted: " : "",
+                       name(side.scheme), str_sizes(side.sizes), side.row, owner);
+}
+
+std::string quoted(const Case& c) { return fmt::format("samesum fuzz --replay '{}'", str(c)); }
+
+}  // namespace
+
+bool Tally::vacuous() const { return property->of_orders && telling * 10 < cases; }
+
+rc::Shrinkable<Case> case_of(const Property& property, std::uint64_t seed, std::uint64_t index) {
+    const rc::Random random(rc::Random::Key{seed, hash_of(property.name), index, 0});
+    return cases(property)(random, static_cast<int>(1 + index % 100));
+}
+
+std::string tell(const Case& c, Backend& backend) {
+    const Comparison result = compare(c, backend);
+    const Bits a = result.a[c.column], b = result.b[c.column];
+    const Explanation of_a = explain(c, c.a, a), of_b = explain(c, c.b, b);
+    const bool by_order = of_a.as_modelled && of_b.as_modelled && a != b && c.a.maker != Maker::movement &&
+                          c.b.maker != Maker::movement && c.a.seats.empty() && c.b.seats.empty() &&
+                          c.a.scheme != Scheme::exact && c.b.scheme != Scheme::exact &&
+                          c.a.accumulation == Accumulation::per_hop && c.b.accumulation == Accumulation::per_hop;
+    if (by_order) {
+        std::string label_a = where(c, c.a), label_b = where(c, c.b);
+        return tell_apart(tree_of(c, c.a), tree_of(c, c.b), c.format, c.x, label_a, label_b);
+    }
+    std::string text = str_leaves(c.format, c.x);
+    for (const auto& [letter, side, bits, why] : {std::tuple{'a', &c.a, a, &of_a}, std::tuple{'b', &c.b, b, &of_b}}) {
+        text += fmt::format("\n{}: {} makes {} ({})", letter, where(c, *side), decimal(c.format, bits),
+                            hex(c.format, bits));
+        if (side->maker == Maker::combine || side->maker == Maker::prediction)
+            text += fmt::format("\n   modelled order {}", tree_of(c, *side).str());
+        if (!why->as_modelled) text += fmt::format("\n   seen: {}", why->what);
+    }
+    return text;
+}
+
+Finding investigate(const Property& property, const rc::Shrinkable<Case>& found, Backend& backend) {
+    Finding finding;
+    finding.original = finding.minimal = found.value();
+    finding.replay = quoted(finding.original);
+    const Comparison first = compare(finding.original, backend);
+    for (int i = 0; i < reruns; ++i) {
+        const Comparison again = compare(finding.original, backend);
+        if (again.a == first.a && again.b == first.b) continue;
+        finding.repeats = false;
+        finding.kind = "run-to-run";
+        const auto pattern = [&](const std::vector<Bits>& row) {
+            return hex(finding.original.format, row[first.column]);
+        };
+        finding.text =
+            fmt::format("the same call made {} and {} on side a, {} and {} on side b\ncase: {}", pattern(first.a),
+                        pattern(again.a), pattern(first.b), pattern(again.b), str(finding.original));
+        return finding;
+    }
+    rc::Shrinkable<Case> smallest = found;
+    for (bool smaller = true; smaller;) {
+        smaller = false;
+        auto shrinks = smallest.shrinks();
+        while (auto next = shrinks.next()) {
+            const Case c = next->value();
+            // The differing column stays the case's own, so that x stays what makes the difference.
+            const Comparison result = compare(c, backend);
+            if (result.a[c.column] == result.b[c.column]) continue;
+            smallest = *next;
+            smaller = true;
+            ++finding.steps;
+            break;
+        }
+    }
+    finding.minimal = smallest.value();
+    finding.replay = quoted(finding.minimal);
+    const Case& c = finding.minimal;
+    const Comparison result = compare(c, backend);
+    const Explanation a = explain(c, c.a, result.a[c.column]), b = explain(c, c.b, result.b[c.column]);
+    finding.kind = a.as_modelled && b.as_modelled ? "order change" : !a.as_modelled ? a.what : b.what;
+    finding.text = fmt::format("{}\ncase: {}", tell(c, backend), str(c));
+    static_cast<void>(property);
+    return finding;
+}
+
+std::vector<Tally> run_campaign(const CampaignOptions& options) {
+    ensure(options.cases.has_value() || options.seconds.has_value(), "a campaign has a budget");
+    ensure(options.shard < options.shards && options.jobs >= 1, "a shard is one of the shards");
+    std::vector<Tally> tallies(options.properties.size());
+    for (std::size_t i = 0; i < tallies.size(); ++i) tallies[i].property = options.properties[i];
+    std::vector<std::unique_ptr<Backend>> backends;
+    for (int i = 0; i < options.jobs; ++i) backends.push_back(options.backend());
+    const double began = monotonic_seconds();
+    const std::uint64_t most = options.cases.value_or(~std::uint64_t{0});
+    // Rounds, so that every property has had its turn whenever the time is up.
+    for (std::uint64_t first = 0; first < most; first += round_cases) {
+        const std::uint64_t last = first + std::min(round_cases, most - first);
+        std::atomic<std::size_t> next{0};
+        std::exception_ptr failure;
+        std::mutex guard;
+        const auto work = [&](Backend& backend) {
+            try {
+                for (std::size_t i = next++; i < tallies.size(); i = next++) {
+                    Tally& tally = tallies[i];
+                    if (!tally.trouble.empty()) continue;
+                    const double start = monotonic_seconds();
+                    try {
+                        for (std::uint64_t index = first; index < last; ++index)
+                            if (index % options.shards == options.shard) try_case(tally, options.seed, index, backend);
+                    } catch (const Inconclusive& reason) {
+                        tally.trouble = reason.what();
+                    }
+                    tally.seconds += monotonic_seconds() - start;
+                }
+            } catch (...) {
+                const std::lock_guard lock(guard);
+                failure = std::current_exception();
+            }
+        };
+        std::vector<std::thread> threads;
+        for (std::size_t i = 1; i < backends.size(); ++i) threads.emplace_back(work, std::ref(*backends[i]));
+        work(*backends.front());
+        for (std::thread& thread : threads) thread.join();
+        if (failure) std::rethrow_exception(failure);
+        if (options.progress) options.progress(tallies);
+        if (options.seconds && monotonic_seconds() - began >= *options.seconds) break;
+    }
+    return tallies;
+}
+
+std::vector<Hunt> hunt_faults(std::uint64_t seed, std::uint64_t most_cases) {
+    std::vector<Hunt> hunts;
+    for (const Fault& fault : faults()) {
+        Hunt hunt;
+        hunt.fault = &fault;
+        const Property& property = property_named(fault.property);
+        const std::unique_ptr<Backend> backend = fault.plant();
+        while (!hunt.caught && hunt.cases < most_cases) {
+            const Case c = case_of(property, seed, hunt.cases++).value();
+            hunt.caught = !compare(c, *backend).same;
+            if (hunt.caught) hunt.example = c;
+        }
+        hunts.push_back(std::move(hunt));
+    }
+    return hunts;
+}
+
+Evidence evidence_of(const Tally& tally, std::string_view backend) {
+    const Property& property = *tally.property;
+    Evidence evidence{.claim = property.name,
+                      .sentence = property.sentence,
+                      .scope = property.scope,
+                      .expected = property.expected,
+                      .verdict = tally.differing > 0 ? Verdict::refuted : Verdict::upheld,
+                      .decided_by = fmt::format("{} cases on the {}", tally.cases, backend),
+                      .detail = {},
+                      .witness = {},
+                      .replay = {},
+                      .seconds = tally.seconds};
+    if (property.of_orders)
+        evidence.detail = fmt::format(
+            "{:.0f} % of the cases can tell orders apart",
+            100.0 * static_cast<double>(tally.telling) / static_cast<double>(std::max<std::uint64_t>(tally.cases, 1)));
+    if (tally.finding) {
+        evidence.detail = fmt::format("{} of {} cases differ; {}", tally.differing, tally.cases, tally.finding->kind);
+        evidence.witness = tally.finding->text;
+        evidence.replay = tally.finding->replay;
+    } else if (!tally.trouble.empty()) {
+        evidence.verdict = Verdict::inconclusive;
+        evidence.detail = tally.trouble;
+    } else if (tally.cases == 0) {
+        evidence.verdict = Verdict::inconclusive;
+        evidence.detail = "empty: no case was tried";
+    } else if (tally.vacuous()) {
+        evidence.verdict = Verdict::inconclusive;
+        evidence.detail = "vacuous: " + evidence.detail + ", fewer than 10 %";
+    }
+    return evidence;
+}
+
+Evidence evidence_of(std::span<const Hunt> hunts) {
+    std::string survivors;
+    std::uint64_t caught = 0, slowest = 0;
+    for (const Hunt& hunt : hunts) {
+        caught += hunt.caught;
+        slowest = std::max(slowest, hunt.cases);
+        if (!hunt.caught) survivors += fmt::format("{}{}", survivors.empty() ? "survived: " : ", ", hunt.fault->name);
+    }
+    return {.claim = "planted_faults_are_caught",
+            .sentence = "backends that are wrong on purpose are told from right ones",
+            .scope = fmt::format("{} faults", hunts.size()),
+            .expected = Verdict::upheld,
+            .verdict = hunts.empty()       ? Verdict::inconclusive
+                       : survivors.empty() ? Verdict::upheld
+                                           : Verdict::refuted,
+            .decided_by = fmt::format("{} of {} caught within {} cases", caught, hunts.size(), slowest),
+            .detail = survivors,
+            .witness = survivors,
+            .replay = survivors.empty() ? "" : "samesum fuzz --self-test",
+            .seconds = 0};
+}
+
+}  // namespace samesum::fuzz

@@ -1,0 +1,314 @@
+// Cases as lines, and the buffers that they stand for.
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/case.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "model/error.hpp"
+#include "model/random.hpp"
+
+namespace samesum::fuzz {
+namespace {
+
+// A line that somebody made up must not make us allocate or loop for hours.
+constexpr std::size_t most_ranks = 64, most_channels = 64;
+constexpr std::uint64_t most_hidden = std::uint64_t{1} << 20, most_elements = std::uint64_t{1} << 32;
+
+constexpr std::array<std::string_view, 4> maker_names{"combine", "prediction", "movement", "tree"};
+
+std::vector<std::string_view> split(std::string_view text, char at) {
+    std::vector<std::string_view> words;
+    for (;;) {
+        const std::size_t end = text.find(at);
+        words.push_back(text.substr(0, end));
+        if (end == std::string_view::npos) return words;
+        text.remove_prefix(end + 1);
+    }
+}
+
+std::uint64_t number(std::string_view text, std::string_view key) {
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size())
+        throw UsageError(fmt::format("case: {}={}: not a whole number", key, text));
+    return value;
+}
+
+int small_number(std::string_view text, std::string_view key) {
+    const std::uint64_t value = number(text, key);
+    if (value >= most_ranks) throw UsageError(fmt::format("case: {}={}: at most {}", key, text, most_ranks - 1));
+    return static_cast<int>(value);
+}
+
+std::string str_rings(const std::vector<Ring>& rings) {
+    std::string text;
+    for (std::size_t i = 0; i < rings.size();) {
+        std::size_t same = 1;
+        while (i + same < rings.size() && rings[i + same] == rings[i]) ++same;
+        if (!text.empty()) text += ';';
+        if (same > 1) text += fmt::format("{}*", same);
+        text += fmt::format("{}", fmt::join(rings[i], ","));
+        i += same;
+    }
+    return text;
+}
+
+std::vector<Ring> parse_rings(std::string_view text) {
+    std::vector<Ring> rings;
+    for (std::string_view word : split(text, ';')) {
+        std::uint64_t times = 1;
+        if (const std::size_t star = word.find('*'); star != std::string_view::npos) {
+            times = number(word.substr(0, star), "rings");
+            word.remove_prefix(star + 1);
+        }
+        if (times < 1 || times + rings.size() > most_channels)
+            throw UsageError(fmt::format("case: rings={}: 1 to {} channels", text, most_channels));
+        Ring ring;
+        for (const std::string_view rank : split(word, ',')) ring.push_back(small_number(rank, "rings"));
+        rings.insert(rings.end(), times, ring);
+    }
+    return rings;
+}
+
+/// The fields of a side; `other` is what they would be if nothing were said.
+std::string str_side(const Side& side, const Side& other) {
+    std::string text;
+    const auto say = [&](bool differs, std::string_view key, const auto& value) {
+        if (differs) text += fmt::format(" {}={}", key, value);
+    };
+    say(side.maker != other.maker, "by", maker_names.at(static_cast<std::size_t>(side.maker)));
+    say(side.scheme != other.scheme, "scheme", name(side.scheme));
+    say(side.rings != other.rings, "rings", str_rings(side.rings));
+    say(side.algorithm != other.algorithm, "algo", name(side.algorithm));
+    say(side.protocol != other.protocol, "proto", name(side.protocol));
+    say(side.root != other.root, "root", side.root);
+    say(side.accumulation != other.accumulation, "accumulation", name(side.accumulation));
+    say(side.sizes != other.sizes, "sizes", str_sizes(side.sizes));
+    say(side.row != other.row, "row", side.row);
+    if (side.seats != other.seats)
+        text += side.seats.empty() ? " seats=all" : fmt::format(" seats={}", fmt::join(side.seats, ","));
+    if (side.tree != other.tree) {
+        std::string tree = side.tree ? side.tree->str() : "none";
+        std::replace(tree.begin(), tree.end(), ' ', '+');
+        text += fmt::format(" tree={}", tree);
+    }
+    return text;
+}
+
+void set(Side& side, std::string_view key, std::string_view value) {
+    if (key == "by") {
+        const auto found = std::find(maker_names.begin(), maker_names.end(), value);
+        if (found == maker_names.end())
+            throw UsageError(fmt::format("case: by={}; one of: {}", value, fmt::join(maker_names, ", ")));
+        side.maker = static_cast<Maker>(found - maker_names.begin());
+    } else if (key == "scheme") {
+        side.scheme = parse_scheme(value);
+    } else if (key == "rings") {
+        side.rings = parse_rings(value);
+    } else if (key == "algo") {
+        side.algorithm = parse_algorithm(value);
+    } else if (key == "proto") {
+        side.protocol = parse_protocol(value);
+    } else if (key == "root") {
+        side.root = small_number(value, key);
+    } else if (key == "accumulation") {
+        side.accumulation = parse_accumulation(value);
+    } else if (key == "sizes") {
+        side.sizes.clear();
+        for (const std::string_view word : split(value, ',')) side.sizes.push_back(number(word, key));
+    } else if (key == "row") {
+        side.row = number(value, key);
+    } else if (key == "seats") {
+        side.seats.clear();
+        if (value != "all")
+            for (const std::string_view word : split(value, ',')) side.seats.push_back(small_number(word, key));
+    } else if (key == "tree") {
+        std::string text(value);
+        // Brackets within brackets are read by recursion or a stack of their own; neither needs to be deep here.
+        if (text.size() > 8 * most_ranks) throw UsageError("case: tree: more than 64 leaves");
+        std::replace(text.begin(), text.end(), '+', ' ');
+        side.tree = value == "none" ? std::nullopt : std::optional(ReductionTree::parse(text));
+    } else {
+        throw UsageError(fmt::format(
+            "case: '{}' is no field of a side; by, scheme, rings, algo, proto, root, accumulation, sizes, row, seats "
+            "and tree are",
+            key));
+    }
+}
+
+void set(Case& c, std::string_view key, std::string_view value) {
+    if (key == "dtype") {
+        c.format = parse_format(value);
+    } else if (key == "hidden") {
+        c.hidden = number(value, key);
+    } else if (key == "column") {
+        c.column = number(value, key);
+    } else if (key == "fill") {
+        c.fill = number(value, key);
+    } else if (key == "x") {
+        c.x.clear();
+        // dtype stands before x in a line that we printed; hex of another width is an error either way.
+        for (const std::string_view word : split(value, ',')) c.x.push_back(parse_hex(c.format, word));
+    } else {
+        throw UsageError(fmt::format("case: '{}' is no field; before 'a:' dtype, x, hidden, column and fill are", key));
+    }
+}
+
+std::string objection(const Case& c, const Side& side) {
+    if (side.maker == Maker::tree) {
+        if (!side.tree) return "by=tree needs a tree";
+        const std::vector<int> leaves = side.tree->leaves();
+        const auto highest = *std::max_element(leaves.begin(), leaves.end());
+        if (highest >= static_cast<int>(c.x.size()))
+            return fmt::format("tree {} asks for x{}, which is not given", side.tree->str(), highest);
+        return {};
+    }
+    const std::size_t n = side.sizes.size();
+    if (n < 1 || n > most_ranks) return fmt::format("sizes name {} ranks; 1 to {}", n, most_ranks);
+    if (side.rings.empty() || side.rings.size() > most_channels)
+        return fmt::format("{} rings; 1 to {}", side.rings.size(), most_channels);
+    for (const Ring& ring : side.rings) {
+        Ring sorted = ring;
+        std::sort(sorted.begin(), sorted.end());
+        bool permutation = sorted.size() == n;
+        for (std::size_t i = 0; permutation && i < n; ++i) permutation = sorted[i] == static_cast<int>(i);
+        if (!permutation) return fmt::format("ring {} does not visit each of {} ranks once", fmt::join(ring, ","), n);
+    }
+    std::uint64_t rows = 0;
+    for (const std::uint64_t size : side.sizes) {
+        if (size > most_elements) return fmt::format("size {} is too large", size);
+        rows += size;
+    }
+    if (rows > most_elements / c.hidden)
+        return fmt::format("{} rows of {}: at most {} elements", rows, c.hidden, most_elements);
+    if (side.row >= rows) return fmt::format("row {} is outside of the {} rows", side.row, rows);
+    if (side.root >= static_cast<int>(n)) return fmt::format("root {} is not a rank; 0 to {}", side.root, n - 1);
+    if (side.algorithm != Algorithm::ring && side.algorithm != Algorithm::pat) return "algo is Ring or PAT";
+    if (side.algorithm == Algorithm::pat && side.protocol != Protocol::simple)
+        return "NCCL has PAT with proto=Simple only";
+    if (side.accumulation == Accumulation::exact) return "exact is a scheme here; accumulation is per_hop or fp32_once";
+    if (side.scheme == Scheme::reduce_scatter && !Routing{side.sizes, 1}.equal_sizes())
+        return fmt::format("reduce_scatter takes equal sizes; these are {}", str_sizes(side.sizes));
+    if (side.seats.empty()) {
+        if (c.x.size() != n) return fmt::format("{} partials in x for {} ranks; seats would say whose", c.x.size(), n);
+    } else {
+        if (side.seats.size() != c.x.size())
+            return fmt::format("{} seats for {} partials in x", side.seats.size(), c.x.size());
+        std::vector<int> sorted = side.seats;
+        std::sort(sorted.begin(), sorted.end());
+        if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return "two partials on one seat";
+        if (sorted.back() >= static_cast<int>(n)) return fmt::format("seat {} is not a rank", sorted.back());
+    }
+    if (side.maker == Maker::movement && c.x.size() != 1) return "by=movement takes one contributor, so one x";
+    return {};
+}
+
+}  // namespace
+
+std::string str(const Case& c) {
+    std::vector<std::string> x;
+    for (const Bits bits : c.x) x.push_back(hex(c.format, bits).substr(2));
+    std::string text = fmt::format("{} dtype={} x={}", c.property, name(c.format), fmt::join(x, ","));
+    if (c.hidden != 1) text += fmt::format(" hidden={}", c.hidden);
+    if (c.column != 0) text += fmt::format(" column={}", c.column);
+    if (c.fill != 0) text += fmt::format(" fill={}", c.fill);
+    // The scheme is always said: a reader should not have to know which one is the default.
+    std::string a = str_side(c.a, {});
+    if (c.a.maker != Maker::tree && c.a.scheme == Side{}.scheme) a = fmt::format(" scheme={}{}", name(c.a.scheme), a);
+    return fmt::format("{} a:{} b:{}", text, a, str_side(c.b, c.a));
+}
+
+Case parse_case(std::string_view line) {
+    Case c;
+    enum class Place { name, common, a, b } place = Place::name;
+    for (const std::string_view word : split(line, ' ')) {
+        if (word.empty()) continue;
+        if (place == Place::name) {
+            c.property = word;
+            place = Place::common;
+            continue;
+        }
+        if (word == "a:" && place == Place::common) {
+            place = Place::a;
+            continue;
+        }
+        if (word == "b:" && place == Place::a) {
+            c.b = c.a;
+            place = Place::b;
+            continue;
+        }
+        const std::size_t equals = word.find('=');
+        if (equals == std::string_view::npos)
+            throw UsageError(
+                fmt::format("case: '{}' is not KEY=VALUE; a case reads like: NAME dtype=bfloat16 x=3f80 "
+                            "a: scheme=fixed_root rings=0 sizes=1 b:",
+                            word));
+        const std::string_view key = word.substr(0, equals), value = word.substr(equals + 1);
+        if (place == Place::common)
+            set(c, key, value);
+        else
+            set(place == Place::a ? c.a : c.b, key, value);
+    }
+    if (place != Place::b) throw UsageError("case: it needs a name, then fields, then 'a:' and then 'b:'");
+    if (const std::string why = objection(c); !why.empty()) throw UsageError("case: " + why);
+    return c;
+}
+
+std::string objection(const Case& c) {
+    if (!traits(c.format).is_float) return fmt::format("{} is no float format", name(c.format));
+    if (c.hidden < 1 || c.hidden > most_hidden) return fmt::format("hidden {}; 1 to {}", c.hidden, most_hidden);
+    if (c.column >= c.hidden) return fmt::format("column {} is outside of hidden {}", c.column, c.hidden);
+    if (c.x.empty() || c.x.size() > most_ranks) return fmt::format("{} partials in x; 1 to {}", c.x.size(), most_ranks);
+    for (const Bits bits : c.x)
+        if ((bits & ~traits(c.format).mask()) != 0) return "a partial is wider than the format";
+    for (const auto& [side, letter] : {std::pair{&c.a, 'a'}, std::pair{&c.b, 'b'}})
+        if (std::string why = objection(c, *side); !why.empty()) return fmt::format("{}: {}", letter, why);
+    return {};
+}
+
+Routing routing_of(const Case& c, const Side& side) { return {side.sizes, c.hidden}; }
+
+Partials::Partials(const Case& c, const Side& side)
+    : routing_(routing_of(c, side)),
+      format_(c.format),
+      row_(side.row),
+      column_(c.column),
+      fill_(c.fill),
+      x_(c.x),
+      contribution_(side.sizes.size(), -1) {
+    for (std::size_t i = 0; i < x_.size(); ++i)
+        contribution_.at(side.seats.empty() ? i : static_cast<std::size_t>(side.seats[i])) = static_cast<int>(i);
+}
+
+Bits Partials::at(int rank, std::uint64_t row, std::uint64_t column) const {
+    std::uint64_t place = static_cast<std::uint64_t>(rank);
+    if (row == row_) {
+        const int contribution = contribution_[static_cast<std::size_t>(rank)];
+        if (contribution < 0) return traits(format_).sign();
+        if (column == column_) return x_[static_cast<std::size_t>(contribution)];
+        // The token takes its numbers with it wherever it goes: they depend on neither row nor rank.
+        place = static_cast<std::uint64_t>(contribution) | std::uint64_t{1} << 32;
+    } else {
+        place |= (row + 1) << 33;
+    }
+    if (fill_ == 0) return 0;
+    return Random::of(fill_ ^ (place * 0x9e3779b97f4a7c15), column).spread(format_, 6);
+}
+
+std::vector<std::vector<Bits>> Partials::whole() const {
+    std::vector<std::vector<Bits>> buffers(static_cast<std::size_t>(ranks()));
+    for (int rank = 0; rank < ranks(); ++rank) {
+        auto& buffer = buffers[static_cast<std::size_t>(rank)];
+        buffer.reserve(routing_.elements());
+        for (std::uint64_t row = 0; row < routing_.rows(); ++row)
+            for (std::uint64_t column = 0; column < routing_.hidden; ++column) buffer.push_back(at(rank, row, column));
+    }
+    return buffers;
+}
+
+}  // namespace samesum::fuzz

@@ -1,0 +1,86 @@
+// One case of a campaign as a plain value: a token's partials, and two ways to make its sum that ought to agree.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/combine.hpp"
+
+namespace samesum::fuzz {
+
+/// Who makes the token's row.
+enum class Maker : std::uint8_t {
+    combine,     ///< the backend under test
+    prediction,  ///< the model's order, evaluated element by element
+    movement,    ///< nobody adds: the row of the only contributor as it is
+    tree,        ///< `Side::tree` over the partials
+};
+
+/// One way to make the token's row: where the token lies, and which call is made on which communicator.
+struct Side {
+    Maker maker = Maker::combine;
+    Scheme scheme = Scheme::fixed_root;
+    std::vector<Ring> rings;                ///< one for each channel
+    Algorithm algorithm = Algorithm::ring;  ///< of reduce_scatter; reduces are rings
+    Protocol protocol = Protocol::simple;
+    int root = 0;
+    Accumulation accumulation = Accumulation::per_hop;
+    std::vector<std::uint64_t> sizes;   ///< rows of each rank
+    std::uint64_t row = 0;              ///< the token's
+    std::vector<int> seats;             ///< seats[i] contributes x[i], other ranks -0; empty: rank i contributes x[i]
+    std::optional<ReductionTree> tree;  ///< of Maker::tree alone; then the fields above mean nothing
+
+    [[nodiscard]] int ranks() const { return static_cast<int>(sizes.size()); }
+    friend bool operator==(const Side&, const Side&) = default;
+};
+
+/// Everything that a check needs and nothing else: it is printed to one line, which replays it anywhere.
+struct Case {
+    std::string property;
+    Format format = Format::bfloat16;
+    std::uint64_t hidden = 1;
+    std::uint64_t column = 0;  ///< of the token's row, the element whose partials are x
+    std::vector<Bits> x;
+    std::uint64_t fill = 0;  ///< seed of all other elements; 0: they are +0
+    Side a, b;
+
+    friend bool operator==(const Case&, const Case&) = default;
+};
+
+/// "NAME dtype=bfloat16 x=4400,c400,3f80 a: scheme=fixed_root rings=2*0,1,2 sizes=1,1,1 b: row=2". Defaults are left
+/// out; what b does not name is as in a.
+[[nodiscard]] std::string str(const Case& c);
+/// Reads such a line back. Throws UsageError naming the word that is wrong, also for a case that no call could be:
+/// rings that are no permutations, rows outside of the buffer, and so on.
+[[nodiscard]] Case parse_case(std::string_view line);
+/// What keeps the case from being a call; empty when nothing does.
+[[nodiscard]] std::string objection(const Case& c);
+
+[[nodiscard]] Routing routing_of(const Case& c, const Side& side);
+
+/// All partials of one side, made when they are asked for: large buffers cost nothing until somebody wants them whole.
+class Partials {
+public:
+    Partials(const Case& c, const Side& side);
+
+    [[nodiscard]] int ranks() const { return routing_.ranks(); }
+    [[nodiscard]] const Routing& routing() const { return routing_; }
+    [[nodiscard]] Format format() const { return format_; }
+    [[nodiscard]] std::uint64_t row() const { return row_; }
+    [[nodiscard]] Bits at(int rank, std::uint64_t row, std::uint64_t column) const;
+    /// whole()[q]: rank q's [rows, hidden] buffer.
+    [[nodiscard]] std::vector<std::vector<Bits>> whole() const;
+
+private:
+    Routing routing_;
+    Format format_;
+    std::uint64_t row_, column_, fill_;
+    std::vector<Bits> x_;
+    std::vector<int> contribution_;  ///< of each rank: which of x it holds, or -1
+};
+
+}  // namespace samesum::fuzz

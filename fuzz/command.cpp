@@ -1,0 +1,291 @@
+// samesum fuzz: flags to a campaign, and a campaign to an exit code.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "fuzz/campaign.hpp"
+#include "fuzz/commands.hpp"
+#include "fuzz/report.hpp"
+#include "model/cli.hpp"
+
+namespace samesum {
+namespace {
+
+using namespace fuzz;
+namespace fs = std::filesystem;
+
+/// A number, or a commit hash of which the first 16 hex digits count.
+std::uint64_t parse_seed(const std::string& word) {
+    std::uint64_t seed = 0;
+    const char* const end = word.data() + word.size();
+    if (const auto [stop, error] = std::from_chars(word.data(), end, seed); error == std::errc{} && stop == end)
+        return seed;
+    const std::string digits = word.substr(0, 16);
+    const bool all_hex = std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
+    if (word.size() < 7 || word.size() > 64 || !all_hex)
+        throw UsageError(
+            fmt::format("--seed '{}': a number below 2^64, or a commit's hash of 7 or more hex digits", word));
+    std::from_chars(digits.data(), digits.data() + digits.size(), seed, 16);
+    return seed;
+}
+
+/// "i/n": shard i of n, counted from 0.
+std::pair<std::uint64_t, std::uint64_t> parse_shard(const std::string& word) {
+    std::uint64_t shard = 0, shards = 0;
+    const char* const end = word.data() + word.size();
+    const auto [slash, error] = std::from_chars(word.data(), end, shard);
+    if (error == std::errc{} && slash != end && *slash == '/') {
+        const auto [stop, second] = std::from_chars(slash + 1, end, shards);
+        if (second == std::errc{} && stop == end && shard < shards) return {shard, shards};
+    }
+    throw UsageError(fmt::format("--shard '{}': reads like 0/4 .. 3/4", word));
+}
+
+std::vector<const Property*> chosen_properties(const Options& options) {
+    std::vector<const Property*> chosen;
+    const auto globs = options.find<std::vector<std::string>>("property").value_or(std::vector<std::string>{});
+    for (const Property& property : properties()) {
+        const bool wanted = globs.empty() ? property.headline || !options.has("ledger")
+                                          : std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
+                                                return ::fnmatch(glob.c_str(), property.name.c_str(), 0) == 0;
+                                            });
+        if (wanted) chosen.push_back(&property);
+    }
+    if (chosen.empty())
+        throw UsageError(
+            fmt::format("--property '{}' names no property; samesum fuzz --list names them", fmt::join(globs, "', '")));
+    return chosen;
+}
+
+Exit list_properties(const Options& options) {
+    std::size_t width = 0;
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const Property& property : properties()) {
+        width = std::max(width, property.name.size());
+        rows.push_back({{"property", property.name},
+                        {"sentence", property.sentence},
+                        {"scope", property.scope},
+                        {"expected", name(property.expected)}});
+    }
+    if (const auto file = options.find<std::string>("json")) {
+        write_json(*file, {{"properties", rows}});
+        if (*file == "-") return Exit::as_claimed;
+    }
+    for (const Property& property : properties())
+        fmt::print("{:<{}}  {:<7}  {}\n", property.name, width, name(property.expected), property.sentence);
+    return Exit::as_claimed;
+}
+
+/// Replays one case; says what each side makes.
+bool replay(const std::string& line, Backend& backend, bool aloud) {
+    const Case c = parse_case(line);
+    const Property& property = property_named(c.property);
+    if (const std::string why = fuzz::objection(property, c); !why.empty())
+        throw UsageError(fmt::format("case: it is none of {}: {}", property.name, why));
+    const Comparison result = compare(c, backend);
+    const bool as_claimed = result.same == (property.expected == Verdict::upheld);
+    if (aloud) {
+        fmt::print("{}\n", tell(about_column(c, result.column), backend));
+        fmt::print("{}: {}; the sides {}, {}\n", property.name, property.sentence, result.same ? "agree" : "differ",
+                   as_claimed ? "as claimed" : "not as claimed");
+    }
+    return as_claimed;
+}
+
+/// Lines that hold a case: those of a finding that begin with "case: ", else every line of the file.
+std::vector<std::string> case_lines(const std::string& file) {
+    const std::string text = read_file(file);
+    std::vector<std::string> all, marked;
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        const std::string line = text.substr(begin, end - begin);
+        begin = end + 1;
+        if (line.starts_with("case: "))
+            marked.push_back(line.substr(6));
+        else if (!line.empty() && line.front() != '#')
+            all.push_back(line);
+    }
+    return marked.empty() ? all : marked;
+}
+
+/// Replays what earlier campaigns found. Returns how many did not come out as claimed.
+std::size_t replay_corpus(const std::string& folder, Backend& backend, std::vector<Evidence>& evidence) {
+    if (!fs::is_directory(folder)) throw UsageError(fmt::format("--corpus {}: no such folder", folder));
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(folder))
+        if (entry.is_regular_file() && entry.path().extension() == ".txt") files.push_back(entry.path());
+    std::sort(files.begin(), files.end());
+    std::size_t replayed = 0;
+    std::string bad;
+    for (const fs::path& file : files)
+        for (const std::string& line : case_lines(file.string())) {
+            bool good = false;
+            try {
+                good = replay(line, backend, false);
+            } catch (const UsageError& error) {
+                throw UsageError(fmt::format("{}: {}", file.string(), error.what()));
+            }
+            ++replayed;
+            if (!good) bad += fmt::format("{}{}: {}", bad.empty() ? "" : "\n", file.filename().string(), line);
+        }
+    if (replayed > 0)
+        evidence.push_back({.claim = "corpus",
+                            .sentence = "what earlier campaigns found comes out as claimed now",
+                            .scope = folder,
+                            .expected = Verdict::upheld,
+                            .verdict = bad.empty() ? Verdict::upheld : Verdict::refuted,
+                            .decided_by = fmt::format("{} cases replayed", replayed),
+                            .detail = {},
+                            .witness = bad,
+                            .replay = {},
+                            .seconds = 0});
+    return replayed;
+}
+
+void keep_findings(const std::string& folder, std::span<const Tally> tallies, const Head& head) {
+    for (const Tally& tally : tallies) {
+        if (!tally.finding || tally.property->expected == Verdict::refuted) continue;
+        const Finding& finding = *tally.finding;
+        const std::string line = str(finding.minimal);
+        std::uint64_t hash = 0;
+        for (const char c : line) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+        write_file((fs::path(folder) / fmt::format("{}-{:08x}.txt", tally.property->name, hash >> 32)).string(),
+                   fmt::format("# {}: {}\n# seed {}, commit {}, {}\n# found as: {}\n# kind: {}\n{}\nreplay: {}\n",
+                               tally.property->name, tally.property->sentence, head.seed, head.commit, head.backend,
+                               str(finding.original), finding.kind, finding.text, finding.replay));
+    }
+}
+
+/// 1 for what came out otherwise, for canaries that live and for data that shows nothing; 3 for what was not decided.
+Exit exit_of(std::span<const Evidence> evidence) {
+    const bool hollow = std::any_of(evidence.begin(), evidence.end(), [](const Evidence& line) {
+        return line.detail.starts_with("vacuous") || line.detail.starts_with("empty");
+    });
+    return evidence.empty() || hollow ? Exit::not_as_claimed : exit_code(evidence);
+}
+
+}  // namespace
+
+Exit fuzz_command(std::span<const std::string> arguments) {
+    Options options(
+        "fuzz [flags]",
+        "Tries every property on random cases: routings, rings, bit patterns. What differs is made small and printed\n"
+        "with the line that replays it. False claims and planted faults must be found out in every run.",
+        {"samesum fuzz --cases 1000", "samesum fuzz --property 'fixed_root_*' --seconds 60 --corpus findings",
+         "samesum fuzz --seed $(git rev-parse HEAD) --shard 0/4 --junit fuzz.xml --json fuzz.json",
+         "samesum fuzz --replay \"addition_is_associative dtype=bfloat16 x=4400,c400,3f80 a: by=tree "
+         "tree=((0+1)+2) b: tree=(0+(1+2))\""});
+    options.with_json();
+    options.add()("list", "name the properties")(
+        "property", po::value<std::vector<std::string>>()->composing()->value_name("GLOB"),
+        "only properties of such a name; may be repeated")("cases", po::value<std::uint64_t>()->value_name("N"),
+                                                           "so many cases of each property (1000 if nothing is said)")(
+        "seconds", po::value<double>()->value_name("S"), "for so long")(
+        "seed", po::value<std::string>()->default_value("1"), "a number or a commit's hash")(
+        "backend", po::value<std::string>()->default_value("auto"), "auto, model, or nccl (real ranks)")(
+        "replay", po::value<std::string>()->value_name("LINE"), "one case, or a file with cases")(
+        "corpus", po::value<std::string>()->value_name("DIR"), "replay its findings first, write new ones to it")(
+        "junit", po::value<std::string>()->value_name("FILE"), "also write the answer as JUnit XML")(
+        "shard", po::value<std::string>()->default_value("0/1")->value_name("I/N"), "this machine's part of the cases")(
+        "jobs", po::value<int>(), "properties at a time (all cores if nothing is said)")(
+        "self-test", "only hunt the planted faults, and show each")(
+        "ledger", "the short run that samesum verify takes over: the main claims for 8 s or --cases");
+    if (!options.parse(arguments)) return Exit::as_claimed;
+    if (options.has("list")) return list_properties(options);
+
+    const auto make = [word = options.get<std::string>("backend")] { return make_backend(word); };
+    const std::unique_ptr<Backend> backend = make();
+    if (const auto line = options.find<std::string>("replay")) {
+        std::error_code ignored;
+        const bool file = *line == "-" || fs::is_regular_file(*line, ignored);
+        const std::vector<std::string> lines = file ? case_lines(*line) : std::vector{*line};
+        if (lines.empty()) throw UsageError(fmt::format("--replay {}: no case in the file", *line));
+        bool as_claimed = true;
+        for (const std::string& each : lines) as_claimed = replay(each, *backend, true) && as_claimed;
+        return as_claimed ? Exit::as_claimed : Exit::not_as_claimed;
+    }
+
+    CampaignOptions campaign{.properties = chosen_properties(options),
+                             .cases = options.find<std::uint64_t>("cases"),
+                             .seconds = options.find<double>("seconds"),
+                             .seed = parse_seed(options.get<std::string>("seed")),
+                             .backend = make};
+    if (campaign.cases && campaign.seconds) throw UsageError("--cases and --seconds: one of them");
+    if (campaign.cases && *campaign.cases == 0) throw UsageError("--cases 0: a campaign tries 1 case or more");
+    if (campaign.seconds && !(*campaign.seconds > 0 && *campaign.seconds < 1e7))
+        throw UsageError("--seconds takes a time above 0");
+    if (!campaign.cases && !campaign.seconds) {
+        if (options.has("ledger"))
+            campaign.seconds = 8;
+        else
+            campaign.cases = 1000;
+    }
+    std::tie(campaign.shard, campaign.shards) = parse_shard(options.get<std::string>("shard"));
+    campaign.jobs =
+        options.find<int>("jobs").value_or(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 64));
+    if (campaign.jobs < 1 || campaign.jobs > 256) throw UsageError("--jobs takes a number from 1 to 256");
+
+    const Head head{campaign.seed, commit(), backend->description(), versions()};
+    const auto file = options.find<std::string>("json");
+    const bool quiet = file && *file == "-";
+    if (!quiet)
+        fmt::print("# seed {}\n# commit {}\n# backend {}\n# {}\n", head.seed, head.commit, head.backend, head.versions);
+
+    std::vector<Evidence> evidence;
+    const auto corpus = options.find<std::string>("corpus");
+    if (corpus) replay_corpus(*corpus, *backend, evidence);
+    const std::vector<Hunt> hunts = hunt_faults(campaign.seed, 2000);
+    if (options.has("self-test")) {
+        std::size_t caught = 0;
+        for (const Hunt& hunt : hunts) {
+            caught += hunt.caught;
+            fmt::print("{:<28} {:<9} {:>5} cases of {}\n    {}\n", hunt.fault->name,
+                       hunt.caught ? "caught" : "SURVIVED", hunt.cases, hunt.fault->property, hunt.fault->sentence);
+        }
+        fmt::print("{} of {} planted faults caught\n", caught, hunts.size());
+        return caught == hunts.size() ? Exit::as_claimed : Exit::not_as_claimed;
+    }
+
+    Progress progress("fuzz");
+    const double began = monotonic_seconds();
+    campaign.progress = [&](std::span<const Tally> tallies) {
+        std::uint64_t cases = 0, findings = 0;
+        for (const Tally& tally : tallies) {
+            cases += tally.cases;
+            findings += tally.finding && tally.property->expected == Verdict::upheld;
+        }
+        const double seconds = monotonic_seconds() - began;
+        std::string left;
+        if (campaign.seconds) left = fmt::format(", {:.0f} s left", std::max(0.0, *campaign.seconds - seconds));
+        if (campaign.cases)
+            left = fmt::format(", {:.0f} %", 100.0 * static_cast<double>(cases * campaign.shards) /
+                                                 static_cast<double>(*campaign.cases * tallies.size()));
+        progress.update(fmt::format("{} cases, {:.0f} a second, {} findings{}", cases,
+                                    static_cast<double>(cases) / std::max(seconds, 1e-3), findings, left));
+    };
+    const std::vector<Tally> tallies = run_campaign(campaign);
+    const double seconds = monotonic_seconds() - began;
+
+    for (const Tally& tally : tallies) evidence.push_back(evidence_of(tally, head.backend));
+    evidence.push_back(evidence_of(hunts));
+    if (corpus) keep_findings(*corpus, tallies, head);
+    if (file) write_json(*file, json_of(head, tallies, hunts, evidence));
+    if (const auto junit = options.find<std::string>("junit")) write_file(*junit, junit_of(evidence));
+    if (quiet) return exit_of(evidence);
+    std::uint64_t cases = 0;
+    for (const Tally& tally : tallies) cases += tally.cases;
+    if (!options.has("ledger")) fmt::print("\nwhat the cases were:\n{}\n", histogram_of(tallies));
+    fmt::print("{}", format_ledger(evidence, colourful(STDOUT_FILENO)));
+    fmt::print("{} cases in {:.1f} s, {:.0f} a second, digest {:016x}\n", cases, seconds,
+               static_cast<double>(cases) / std::max(seconds, 1e-3), digest_of(tallies));
+    return exit_of(evidence);
+}
+
+}  // namespace samesum

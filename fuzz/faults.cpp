@@ -1,0 +1,292 @@
+// A fault is a model whose request, order, leaves or additions somebody tampered with.
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/faults.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace samesum::fuzz {
+namespace {
+
+/// What a fault may change on the way from a request to a row; absent members leave things as they are.
+struct Tampering {
+    std::function<void(Request&, std::uint64_t& row)> request{};
+    std::function<ReductionTree(ReductionTree, const Order&, const Request&, std::uint64_t row)> tree{};
+    std::function<void(const Request&, std::vector<Bits>&)> leaves{};
+    std::function<Bits(Format, Bits, Bits)> add{};
+    std::function<void(CombinePlan&)> plan{};
+};
+
+class Tampered : public Backend {
+public:
+    explicit Tampered(Tampering tampering) : tampering_(std::move(tampering)) {}
+
+    std::string description() const override { return "model with a planted fault"; }
+    std::vector<Bits> combine(const Request&, std::span<const std::vector<Bits>>) override {
+        throw std::logic_error("planted faults make rows only");
+    }
+    std::vector<Bits> combine_row(const Request& asked, const Partials& partials, std::uint64_t row) override {
+        Request request = asked;
+        const std::uint64_t own_row = row;
+        if (tampering_.request) tampering_.request(request, row);
+        CombinePlan plan = plan_combine(request.scheme, request.comm, request.routing, request.format, request.options);
+        if (tampering_.plan) tampering_.plan(plan);
+        std::vector<Bits> result, leaves(static_cast<std::size_t>(partials.ranks()));
+        for (std::uint64_t column = 0; column < request.routing.hidden; ++column) {
+            const Order order = plan.schedule.segment_at(row * request.routing.hidden + column).order;
+            ReductionTree tree = order.as_tree();
+            if (tampering_.tree) tree = tampering_.tree(std::move(tree), order, request, own_row);
+            for (std::size_t q = 0; q < leaves.size(); ++q) leaves[q] = partials.at(static_cast<int>(q), row, column);
+            if (tampering_.leaves) tampering_.leaves(request, leaves);
+            const bool own_addition = tampering_.add && plan.accumulation == Accumulation::per_hop;
+            result.push_back(
+                own_addition
+                    ? evaluate<Bits>(tree, leaves,
+                                     [&](Bits left, Bits right) { return tampering_.add(request.format, left, right); })
+                    : sum_element({.format = request.format, .accumulation = plan.accumulation}, tree, leaves));
+        }
+        return result;
+    }
+
+private:
+    Tampering tampering_;
+};
+
+template <class Make>
+Fault fault(std::string_view name, std::string_view sentence, std::string_view property, Make make) {
+    return {name, sentence, property, [make] { return std::make_unique<Tampered>(make()); }};
+}
+
+bool to_root(Scheme scheme) { return scheme == Scheme::fixed_root || scheme == Scheme::reduce_broadcast; }
+
+/// Rounds toward zero: the nearest-even sum, one pattern closer to zero when it is farther out than the exact one.
+/// Doubles hold sums of all formats but float64's exactly enough to tell.
+Bits toward_zero(Format format, Bits left, Bits right) {
+    const Bits sum = HopArithmetic(format).add(left, right);
+    if (format == Format::float64 || !is_finite(format, sum) || is_zero(format, sum)) return sum;
+    const double exact = to_double(format, left) + to_double(format, right);
+    const double rounded = to_double(format, sum);
+    return (rounded > 0 ? rounded > exact : rounded < exact) ? sum - 1 : sum;
+}
+
+Bits flushed(Format format, Bits bits) { return is_subnormal(format, bits) ? bits & traits(format).sign() : bits; }
+
+const std::vector<Fault>& table() {
+    static const std::vector<Fault> all{
+        // Of an implementation of the schemes, as impl/ can be told to make them, too.
+        fault("root_is_owner", "fixed_root reduces each chunk to its owner", "fixed_root_is_routing_invariant",
+              [] {
+                  return Tampering{.request = [](Request& r, std::uint64_t&) {
+                      if (to_root(r.scheme)) r.scheme = Scheme::reduce_per_owner;
+                  }};
+              }),
+        fault("offset_by_one_row", "rows are taken one row too early", "scatter_is_pure_movement",
+              [] {
+                  return Tampering{.request = [](Request& r, std::uint64_t& row) {
+                      row = (row + r.routing.rows() - 1) % r.routing.rows();
+                  }};
+              }),
+        fault("offset_by_one_element", "elements are taken one element too early", "scatter_is_pure_movement",
+              [] {
+                  return Tampering{
+                      .leaves = [previous = std::vector<Bits>()](const Request&, std::vector<Bits>& x) mutable {
+                          std::swap(previous, x);
+                          x.resize(previous.size());
+                      }};
+              }),
+        fault("ring_order", "ordered sums begin with the owner's successor, as rings do",
+              "gather_ordered_is_owner_invariant",
+              [] {
+                  return Tampering{.tree = [](ReductionTree tree, const Order&, const Request& r, std::uint64_t row) {
+                      if (!is_ordered(r.scheme)) return tree;
+                      std::vector<int> ranks(static_cast<std::size_t>(r.comm.ranks()));
+                      std::iota(ranks.begin(), ranks.end(), 0);
+                      return ReductionTree::left_fold(walk_ending_at(ranks, r.routing.owner(row)));
+                  }};
+              }),
+        fault("fp32_instead_of_per_hop", "gather_ordered rounds once where it should at every addition",
+              "ordered_schemes_agree",
+              [] {
+                  return Tampering{.request = [](Request& r, std::uint64_t&) {
+                      if (r.scheme == Scheme::gather_ordered) r.options.accumulation = Accumulation::fp32_once;
+                  }};
+              }),
+        fault("stale_receive_buffer", "the last rank's partials are those of the call before",
+              "exchange_ordered_is_routing_invariant",
+              [] {
+                  return Tampering{.leaves = [stale = Bits{0}](const Request&, std::vector<Bits>& x) mutable {
+                      std::swap(stale, x.back());
+                  }};
+              }),
+        fault("sizes_rotated", "rank r takes rank r + 1's size", "scatter_is_pure_movement",
+              [] {
+                  return Tampering{.request = [](Request& r, std::uint64_t& row) {
+                      Routing rotated = r.routing;
+                      std::rotate(rotated.sizes.begin(), rotated.sizes.begin() + 1, rotated.sizes.end());
+                      const int owner = r.routing.owner(row);
+                      row = (row - r.routing.first_row(owner) + rotated.first_row(owner)) % r.routing.rows();
+                  }};
+              }),
+        fault("last_rank_forgotten", "the last rank's partials are left out", "results_are_as_predicted",
+              [] {
+                  return Tampering{.leaves = [](const Request& r, std::vector<Bits>& x) {
+                      if (x.size() > 1) x.back() = traits(r.format).sign();
+                  }};
+              }),
+        fault("added_twice", "rank 0's partials are added twice", "results_are_as_predicted",
+              [] {
+                  return Tampering{.leaves = [](const Request& r, std::vector<Bits>& x) {
+                      x[0] = HopArithmetic(r.format).add(x[0], x[0]);
+                  }};
+              }),
+        // Of a model of NCCL's orders and arithmetic.
+        fault("ring_rotated", "rings end one rank later", "results_are_as_predicted",
+              [] {
+                  return Tampering{.tree = [](ReductionTree tree, const Order& order, const Request&, std::uint64_t) {
+                      if (order.kind() != Order::Kind::ring) return tree;
+                      return order.ending_at((order.last() + 1) % order.ranks()).as_tree();
+                  }};
+              }),
+        fault("ring_reversed", "rings are walked backwards", "results_are_as_predicted",
+              [] {
+                  return Tampering{.tree = [](ReductionTree tree, const Order& order, const Request&, std::uint64_t) {
+                      if (order.kind() != Order::Kind::ring) return tree;
+                      std::vector<int> ranks = tree.leaves();
+                      std::reverse(ranks.begin(), ranks.end());
+                      return ReductionTree::left_fold(ranks);
+                  }};
+              }),
+        fault("balanced_instead_of_fold", "rank order is summed in halves", "results_are_as_predicted",
+              [] {
+                  return Tampering{.tree = [](ReductionTree tree, const Order& order, const Request&, std::uint64_t) {
+                      return order.kind() == Order::Kind::rank_order ? ReductionTree::balanced(tree.leaves()) : tree;
+                  }};
+              }),
+        fault("pat_is_a_ring", "PAT adds as a ring does", "results_are_as_predicted",
+              [] {
+                  return Tampering{
+                      .request = [](Request& r, std::uint64_t&) { r.options.forced.algorithm = Algorithm::ring; }};
+              }),
+        fault("one_channel_for_all", "all channels are taken for the first", "results_are_as_predicted",
+              [] {
+                  return Tampering{.request = [](Request& r, std::uint64_t&) {
+                      const std::vector<Ring> first(r.comm.topology.channels().size(), r.comm.topology.ring(0));
+                      r.comm.topology = Topology::from_rings(first);
+                  }};
+              }),
+        fault("channels_swapped", "the channels' rings are taken in reverse", "results_are_as_predicted",
+              [] {
+                  return Tampering{.request = [](Request& r, std::uint64_t&) {
+                      std::vector<Ring> rings;
+                      for (int c = r.comm.channels(); c-- > 0;) rings.push_back(r.comm.topology.ring(c));
+                      r.comm.topology = Topology::from_rings(rings);
+                  }};
+              }),
+        fault("protocol_taken_for_simple", "channels are split as if the protocol were Simple",
+              "results_are_as_predicted",
+              [] {
+                  return Tampering{
+                      .request = [](Request& r, std::uint64_t&) { r.options.forced.protocol = Protocol::simple; }};
+              }),
+        fault("channel_split_off_by_a_cell", "the first channel takes one cell of 4 KiB too many",
+              "results_are_as_predicted",
+              [] {
+                  return Tampering{.plan = [](CombinePlan& plan) {
+                      std::vector<Part> parts(plan.schedule.parts().begin(), plan.schedule.parts().end());
+                      constexpr std::uint64_t cell = 512;  // elements of float64, and a part of a cell in others
+                      if (parts.size() < 2 || parts[0].turn != Part::Turn::none || parts[1].length <= cell) return;
+                      if (parts[0].end != parts[1].begin || parts[0].blocks != 1 || parts[1].blocks != 1) return;
+                      parts[0].length += cell;
+                      parts[0].end += cell;
+                      parts[1].begin += cell;
+                      parts[1].length -= cell;
+                      plan.schedule = Schedule(plan.schedule.ranks(), plan.schedule.size(), std::move(parts));
+                  }};
+              }),
+        fault("root_ignored", "every reduce ends at rank 0", "results_are_as_predicted",
+              [] { return Tampering{.request = [](Request& r, std::uint64_t&) { r.options.root = 0; }}; }),
+        fault("dispatcher_ignores_sizes", "vllm_default takes the ring of reduce_per_owner always",
+              "results_are_as_predicted",
+              [] {
+                  return Tampering{.request = [](Request& r, std::uint64_t&) {
+                      if (r.scheme != Scheme::vllm_default) return;
+                      r.scheme = Scheme::reduce_per_owner;
+                      r.options.forced.algorithm = Algorithm::ring;
+                  }};
+              }),
+        fault("rounds_toward_zero", "additions drop what does not fit", "results_are_as_predicted",
+              [] { return Tampering{.add = toward_zero}; }),
+        fault("flushes_subnormals", "subnormal sums become zero", "results_are_as_predicted",
+              [] {
+                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                      return flushed(format, HopArithmetic(format).add(left, right));
+                  }};
+              }),
+        fault("subnormals_are_zero", "subnormal operands count as zero", "results_are_as_predicted",
+              [] {
+                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                      return HopArithmetic(format).add(flushed(format, left), flushed(format, right));
+                  }};
+              }),
+        fault("double_rounding", "sums are rounded to float16 first", "results_are_as_predicted",
+              [] {
+                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                      const Bits sum = HopArithmetic(format).add(left, right);
+                      if (format != Format::float32 && format != Format::float64) return sum;
+                      const Bits narrow = convert(format, Format::float16, sum);
+                      return convert(Format::float16, format, narrow);
+                  }};
+              }),
+        fault("no_saturation", "float8 sums overflow to infinity or NaN", "results_are_as_predicted",
+              [] {
+                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                      const FormatTraits& t = traits(format);
+                      const Bits sum = HopArithmetic(format).add(left, right);
+                      const bool overflows =
+                          t.width == 8 && (sum & ~t.sign()) == t.largest() && left != sum && right != sum;
+                      return overflows ? (t.has_infinity ? t.infinity() | (sum & t.sign()) : t.nan) : sum;
+                  }};
+              }),
+        fault("saturates_everywhere", "wide formats saturate as float8 does", "results_are_as_predicted",
+              [] {
+                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                      const FormatTraits& t = traits(format);
+                      const Bits sum = HopArithmetic(format).add(left, right);
+                      return is_infinite(format, sum) ? (sum & t.sign()) | t.largest() : sum;
+                  }};
+              }),
+        fault("negative_zero_lost", "sums of -0 are +0", "scatter_is_pure_movement",
+              [] {
+                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                      const Bits sum = HopArithmetic(format).add(left, right);
+                      return is_zero(format, sum) ? Bits{0} : sum;
+                  }};
+              }),
+        fault("nan_keeps_its_payload", "NaN operands pass as they are", "results_are_as_predicted",
+              [] {
+                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                      if (is_nan(format, left)) return left;
+                      return is_nan(format, right) ? right : HopArithmetic(format).add(left, right);
+                  }};
+              }),
+        fault("ties_away_from_even", "the last place is off by one where a sum was inexact", "results_are_as_predicted",
+              [] {
+                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                      const Bits sum = HopArithmetic(format).add(left, right);
+                      const bool exact =
+                          !is_finite(format, sum) || is_zero(format, sum) || add_is_exact(format, left, right);
+                      return exact ? sum : sum ^ 1;
+                  }};
+              }),
+    };
+    return all;
+}
+
+}  // namespace
+
+std::span<const Fault> faults() { return table(); }
+
+}  // namespace samesum::fuzz

@@ -1,0 +1,22 @@
+// Backends that are wrong on purpose: a campaign that does not see them proves nothing.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "fuzz/backend.hpp"
+
+namespace samesum::fuzz {
+
+struct Fault {
+    std::string_view name;
+    std::string_view sentence;
+    std::string_view property;  ///< which has to see it
+    std::function<std::unique_ptr<Backend>()> plant;
+};
+[[nodiscard]] std::span<const Fault> faults();
+
+}  // namespace samesum::fuzz

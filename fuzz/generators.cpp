@@ -1,0 +1,516 @@
+// Edges first: mistakes live there, and RapidCheck's own numbers have no NaN, no infinity and hardly a subnormal.
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/generators.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "fuzz/backend.hpp"
+#include "model/witness.hpp"
+
+namespace samesum::fuzz {
+namespace {
+
+Bits power_of_two(const FormatTraits& t, int exponent) {
+    const int field = std::clamp(exponent + t.bias(), 1, (1 << t.exponent_bits) - 2);
+    return static_cast<Bits>(field) << t.fraction_bits;
+}
+
+Bits draw_fraction(Draw& draw, const FormatTraits& t) { return draw.bits() & ((Bits{1} << t.fraction_bits) - 1); }
+Bits draw_sign(Draw& draw, const FormatTraits& t) { return draw.bits() & t.sign(); }
+
+/// A NaN with a payload. Quiet and signalling; float64 keeps payloads, and which one it keeps depends on the operands'
+/// sides, so that there only the NaN that its additions make is drawn: then addition commutes.
+Bits draw_nan(Draw& draw, Format format) {
+    const FormatTraits& t = traits(format);
+    if (format == Format::float64 || !t.has_infinity) return t.nan | (t.has_infinity ? 0 : draw_sign(draw, t));
+    const Bits payload = draw_fraction(draw, t);
+    return draw_sign(draw, t) | t.infinity() | (payload == 0 ? 1 : payload);
+}
+
+Ring draw_ring(Draw& draw, int ranks) {
+    Ring ring(static_cast<std::size_t>(ranks));
+    std::iota(ring.begin(), ring.end(), 0);
+    draw.shuffle(ring);
+    return ring;
+}
+
+}  // namespace
+
+std::uint64_t Draw::below(std::uint64_t bound) {
+    // The upper half of a product; its bias of bound / 2^64 is of no consequence for choosing cases.
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<std::uint64_t>((static_cast<Wide>(random_.next()) * bound) >> 64);
+}
+
+int Draw::between(int least, int most) {
+    return least + static_cast<int>(below(static_cast<std::uint64_t>(most - least) + 1));
+}
+
+Bits draw_edge(Draw& draw, Format format) {
+    const FormatTraits& t = traits(format);
+    const Bits sign = draw_sign(draw, t);
+    const Bits smallest_normal = Bits{1} << t.fraction_bits;
+    switch (draw.below(8)) {
+        case 0:
+            return sign;
+        case 1:
+            return sign | 1;
+        case 2:
+            return sign | (smallest_normal - 1);
+        case 3:
+            return sign | smallest_normal;
+        case 4:
+            return sign | (t.largest() - draw.below(2));
+        case 5:
+            return sign | (power_of_two(t, draw.between(-4, 4)) - 1 + draw.below(3));
+        case 6:
+            return sign | (draw.bits() & (smallest_normal - 1));
+        default:
+            return sign | t.one();
+    }
+}
+
+std::vector<Bits> draw_partials(Draw& draw, Format format, std::size_t count, Data data) {
+    const FormatTraits& t = traits(format);
+    std::vector<Bits> x(count);
+    const auto wide = [&](int spread) {
+        return draw_sign(draw, t) | power_of_two(t, draw.between(-spread, spread)) | draw_fraction(draw, t);
+    };
+    switch (data) {
+        case Data::wide:
+            for (Bits& bits : x) bits = wide(std::min(t.precision(), 12));
+            break;
+        case Data::ladder: {
+            const Bits big = swallowing_power(format);
+            for (std::size_t i = 0; i < count; ++i) {
+                const Bits step = static_cast<Bits>(draw.below(2)) << t.fraction_bits;
+                x[i] = i % 3 == 0 ? big + step : i % 3 == 1 ? (big + step) | t.sign() : draw_sign(draw, t) | t.one();
+            }
+            draw.shuffle(x);
+            break;
+        }
+        case Data::ties:
+            // 1, and numbers of which one or a few make half of its last place.
+            for (Bits& bits : x)
+                bits = draw_sign(draw, t) |
+                       power_of_two(t, draw.pick({0, 0, 1, -t.precision(), -t.precision() - 1, -t.precision() + 1}));
+            break;
+        case Data::edges:
+            for (Bits& bits : x) bits = draw_edge(draw, format);
+            break;
+        case Data::subnormal:
+            for (Bits& bits : x) bits = draw_sign(draw, t) | draw.below(Bits{3} << t.fraction_bits);
+            break;
+        case Data::saturating:
+            for (Bits& bits : x)
+                bits = draw_sign(draw, t) | (t.largest() - (draw.below(3) << (t.fraction_bits - 1)) - draw.below(2));
+            break;
+        case Data::infinite:
+        case Data::not_numbers: {
+            for (Bits& bits : x) bits = wide(4);
+            const std::size_t special = 1 + draw.below(2);
+            for (std::size_t i = 0; i < special; ++i)
+                x[draw.below(count)] = data == Data::not_numbers ? draw_nan(draw, format)
+                                       : t.has_infinity          ? draw_sign(draw, t) | t.infinity()
+                                                                 : draw_sign(draw, t) | t.largest();
+            break;
+        }
+        case Data::whole:
+            for (Bits& bits : x) bits = from_double(format, static_cast<double>(draw.between(-3, 3)));
+            break;
+    }
+    return x;
+}
+
+std::vector<Bits> draw_partials(Draw& draw, Format format, std::size_t count) {
+    static constexpr std::array weighted{Data::wide,     Data::wide,        Data::wide,      Data::ladder,
+                                         Data::ladder,   Data::ladder,      Data::ties,      Data::ties,
+                                         Data::edges,    Data::edges,       Data::subnormal, Data::saturating,
+                                         Data::infinite, Data::not_numbers, Data::whole};
+    std::vector<Bits> x = draw_partials(draw, format, count, draw.pick(weighted));
+    // A token that k of n ranks contribute to: the others hold exactly +0 or -0.
+    if (count > 2 && draw.one_in(4)) {
+        const std::size_t idle = 1 + draw.below(count - 2);
+        const Bits zero = draw_sign(draw, traits(format));
+        for (std::size_t i = 0; i < idle; ++i) x[draw.below(count)] = zero;
+    }
+    return x;
+}
+
+std::vector<Ring> draw_rings(Draw& draw, int ranks, bool one_ring) {
+    const auto channels = static_cast<std::size_t>(draw.pick({1, 2, 2, 4, 8, 16}));
+    if (one_ring) {
+        // Written from anywhere: it is the same ring.
+        const Ring ring = draw_ring(draw, ranks);
+        return std::vector<Ring>(channels, ring);
+    }
+    std::vector<Ring> different(static_cast<std::size_t>(draw.between(2, 4)));
+    for (Ring& ring : different) ring = draw_ring(draw, ranks);
+    std::vector<Ring> rings;
+    for (std::size_t i = 0; i < std::max<std::size_t>(channels, 2); ++i)
+        rings.push_back(different[i % different.size()]);
+    return rings;
+}
+
+std::vector<std::uint64_t> draw_sizes(Draw& draw, int ranks, bool equal, bool spread) {
+    const auto n = static_cast<std::size_t>(ranks);
+    const auto most = static_cast<std::uint64_t>(1 + draw.size() / 10);
+    std::vector<std::uint64_t> sizes(n);
+    switch (equal ? 0 : draw.below(6)) {
+        case 0:
+            std::fill(sizes.begin(), sizes.end(), 1 + draw.below(most));
+            break;
+        case 1:  // one owner has everything
+            sizes[draw.below(n)] = 1 + draw.below(3 * most);
+            break;
+        case 2:  // alternating with nothing
+            for (std::size_t r = draw.below(2); r < n; r += 2) sizes[r] = 1 + draw.below(most);
+            break;
+        case 3:  // all the same but for one row
+            std::fill(sizes.begin(), sizes.end(), 1 + draw.below(most));
+            sizes[draw.below(n)] += 1;
+            break;
+        default:
+            for (auto& size : sizes) size = draw.one_in(3) ? 0 : draw.below(2 * most);
+            break;
+    }
+    const auto owners = [&] {
+        return static_cast<std::size_t>(std::count_if(sizes.begin(), sizes.end(), [](auto s) { return s > 0; }));
+    };
+    const std::size_t wanted = std::min<std::size_t>(spread ? 2 : 1, n);
+    for (std::size_t r = draw.below(n); owners() < wanted; r = (r + 1) % n)
+        if (sizes[r] == 0) sizes[r] = 1 + draw.below(most);
+    return sizes;
+}
+
+void draw_straddling(Draw& draw, const Case& c, Side& side) {
+    const auto n = static_cast<std::uint64_t>(side.ranks());
+    const auto bytes = static_cast<std::uint64_t>(traits(c.format).bytes());
+    // Two channels are in use from 64 KiB (Simple) or 16 KiB a rank (LL) on; eight times that fills several.
+    const std::uint64_t elements =
+        (std::uint64_t{16384} << draw.below(6)) * (side.protocol == Protocol::ll ? n : 4) / bytes;
+    const std::uint64_t rows = std::max<std::uint64_t>(n, elements / c.hidden + draw.below(3));
+    if (side.scheme == Scheme::reduce_scatter || draw.one_in(3)) {
+        std::fill(side.sizes.begin(), side.sizes.end(), std::max<std::uint64_t>(1, rows / n));
+    } else {
+        std::uint64_t left = rows;
+        for (std::uint64_t r = 0; r + 1 < n; ++r) {
+            side.sizes[r] = draw.below(left / 2 + 1);
+            left -= side.sizes[r];
+        }
+        side.sizes.back() = left;
+    }
+    const std::uint64_t all = Routing{side.sizes, 1}.rows();
+    side.row = draw.below(all);
+    if (draw.one_in(2)) return;
+    const Request request = request_of(c, side);
+    const CombinePlan plan = plan_combine(request.scheme, request.comm, request.routing, c.format, request.options);
+    if (plan.schedule.parts().empty()) return;
+    const Part part = draw.pick(plan.schedule.parts());
+    const std::uint64_t border = part.begin / c.hidden + draw.below(3);
+    side.row = std::clamp<std::uint64_t>(border, 1, all) - 1;
+}
+
+rc::Gen<Bits> edge_bits(Format format) {
+    return drawn<Bits>([format](Draw& draw) { return draw_edge(draw, format); });
+}
+
+rc::Gen<std::vector<Bits>> partials(Format format, std::size_t count, Data data) {
+    return drawn<std::vector<Bits>>([=](Draw& draw) { return draw_partials(draw, format, count, data); });
+}
+
+namespace {
+
+bool has_call(const Side& side) { return side.maker != Maker::tree; }
+
+/// The side without rank r; its rows go to nobody, or to the rank before (else behind) it. Nothing where the token
+/// would be lost.
+std::optional<Side> without_rank(const Side& side, int r, bool keep_rows) {
+    Side less = side;
+    const auto place = static_cast<std::size_t>(r);
+    const std::uint64_t size = side.sizes[place];
+    const std::uint64_t first = Routing{side.sizes, 1}.first_row(r);
+    if (keep_rows) {
+        less.sizes[r > 0 ? place - 1 : place + 1] += size;
+    } else if (side.row >= first) {
+        if (side.row < first + size) return std::nullopt;
+        less.row -= size;
+    }
+    less.sizes.erase(less.sizes.begin() + r);
+    for (Ring& ring : less.rings) {
+        ring.erase(std::find(ring.begin(), ring.end(), r));
+        for (int& rank : ring) rank -= rank > r ? 1 : 0;
+    }
+    if (less.root >= r && less.root > 0) --less.root;
+    return less;
+}
+
+/// Preferred patterns, the simplest first.
+std::vector<Bits> simple_values(Format format) {
+    const FormatTraits& t = traits(format);
+    const Bits big = swallowing_power(format);
+    return {0, t.one(), t.one() | t.sign(), big, big | t.sign(), t.sign()};
+}
+
+std::size_t complexity(Format format, Bits bits) {
+    const auto simple = simple_values(format);
+    return static_cast<std::size_t>(std::find(simple.begin(), simple.end(), bits) - simple.begin());
+}
+
+void simplify_side(const Case& c, Side Case::*which, std::vector<Case>& found) {
+    const Side& side = c.*which;
+    if (!has_call(side)) return;
+    const auto offer = [&](Side changed) {
+        if (changed == side) return;
+        Case simple = c;
+        simple.*which = std::move(changed);
+        found.push_back(std::move(simple));
+    };
+    const auto with_size = [&](std::size_t r, std::uint64_t size, std::uint64_t row) {
+        Side less = side;
+        less.sizes[r] = size;
+        less.row = row;
+        offer(std::move(less));
+    };
+    const Routing routing{side.sizes, 1};
+    const int owner = routing.owner(side.row);
+    // All others' rows at once, then each rank's.
+    Side alone = side;
+    alone.row -= routing.first_row(owner);
+    for (int r = 0; r < side.ranks(); ++r)
+        if (r != owner) alone.sizes[static_cast<std::size_t>(r)] = 0;
+    offer(alone);
+    for (int r = 0; r < side.ranks(); ++r) {
+        const auto place = static_cast<std::size_t>(r);
+        const std::uint64_t size = side.sizes[place], first = routing.first_row(r);
+        for (const std::uint64_t less : {std::uint64_t{0}, std::uint64_t{1}, size / 2, size - 1}) {
+            if (size == 0 || less >= size) continue;
+            if (side.row < first) {
+                with_size(place, less, side.row);
+            } else if (side.row >= first + size) {
+                with_size(place, less, side.row - (size - less));
+            } else {
+                if (side.row - first < less) with_size(place, less, side.row);
+                // The rows before the token go.
+                if (side.row - first >= size - less) with_size(place, less, side.row - (size - less));
+            }
+        }
+    }
+    if (routing.equal_sizes() && side.sizes.front() > 1)
+        for (const std::uint64_t less : {std::uint64_t{1}, side.sizes.front() / 2, side.sizes.front() - 1}) {
+            Side smaller = side;
+            std::fill(smaller.sizes.begin(), smaller.sizes.end(), less);
+            const std::uint64_t within = side.row - routing.first_row(owner);
+            smaller.row = static_cast<std::uint64_t>(owner) * less + std::min(within, less - 1);
+            offer(std::move(smaller));
+        }
+    if (side.row > routing.first_row(owner)) {
+        Side earlier = side;
+        earlier.row = routing.first_row(owner);
+        offer(earlier);
+        earlier.row = side.row - 1;
+        offer(std::move(earlier));
+    }
+}
+
+}  // namespace
+
+std::vector<Case> simpler(const Case& c) {
+    std::vector<Case> found;
+    const auto offer = [&](Case simple) {
+        if (simple != c) found.push_back(std::move(simple));
+    };
+    const bool calls = has_call(c.a) && has_call(c.b);
+    const bool same_ranks = calls && c.a.ranks() == c.b.ranks() && c.a.seats.empty() && c.b.seats.empty();
+    if (same_ranks && c.a.ranks() > 1)
+        for (int r = c.a.ranks() - 1; r >= 0; --r)
+            for (const bool keep_a : {false, true})
+                for (const bool keep_b : {false, true}) {
+                    const auto a = without_rank(c.a, r, keep_a), b = without_rank(c.b, r, keep_b);
+                    if (!a || !b) continue;
+                    Case simple = c;
+                    simple.a = *a;
+                    simple.b = *b;
+                    simple.x.erase(simple.x.begin() + r);
+                    offer(std::move(simple));
+                }
+    if (c.fill != 0) {
+        Case simple = c;
+        simple.fill = 0;
+        offer(std::move(simple));
+    }
+    for (const std::uint64_t hidden : {std::uint64_t{1}, c.hidden / 2, c.hidden - 1}) {
+        if (hidden < 1 || hidden >= c.hidden) continue;
+        Case simple = c;
+        simple.hidden = hidden;
+        simple.column = std::min(c.column, hidden - 1);
+        offer(std::move(simple));
+    }
+    if (c.column > 0) {
+        Case simple = c;
+        simple.column = 0;
+        offer(std::move(simple));
+    }
+    if (calls) {
+        // Both sides alike: one communicator, of fewer channels, with the plainest ring.
+        for (const std::size_t channels : {std::size_t{1}, c.a.rings.size() / 2, c.a.rings.size() - 1})
+            if (channels >= 1 && channels < c.a.rings.size() && c.a.rings.size() == c.b.rings.size()) {
+                Case simple = c;
+                simple.a.rings.resize(channels);
+                simple.b.rings.resize(channels);
+                offer(std::move(simple));
+            }
+        if (c.a.rings != c.b.rings && c.a.ranks() == c.b.ranks()) {
+            Case simple = c;
+            simple.b.rings = c.a.rings;
+            offer(std::move(simple));
+        }
+        if (c.a.rings == c.b.rings) {
+            // Relabels each distinct ring to the lexicographically smaller plain one.
+            Ring plain(c.a.rings.front().size());
+            std::iota(plain.begin(), plain.end(), 0);
+            std::vector<Ring> kinds;
+            for (const Ring& ring : c.a.rings)
+                if (ring != plain && std::find(kinds.begin(), kinds.end(), ring) == kinds.end()) kinds.push_back(ring);
+            const auto renamed = [&](const Ring& from, const Ring& to) {
+                Case simple = c;
+                for (Side* side : {&simple.a, &simple.b})
+                    std::replace(side->rings.begin(), side->rings.end(), from, to);
+                offer(std::move(simple));
+            };
+            for (const Ring& ring : kinds) {
+                renamed(ring, plain);
+                for (std::size_t i = 0; i + 1 < ring.size(); ++i)
+                    for (std::size_t j = i + 1; j < ring.size(); ++j)
+                        if (ring[j] < ring[i]) {
+                            Ring closer = ring;
+                            std::swap(closer[i], closer[j]);
+                            renamed(ring, closer);
+                        }
+            }
+        }
+        if (c.a.root == c.b.root && c.a.root > 0) {
+            Case simple = c;
+            simple.a.root = simple.b.root = 0;
+            offer(std::move(simple));
+        }
+        if (c.a.protocol == c.b.protocol && c.a.protocol != Protocol::simple) {
+            Case simple = c;
+            simple.a.protocol = simple.b.protocol = Protocol::simple;
+            offer(std::move(simple));
+        }
+        if (c.a.accumulation == c.b.accumulation && c.a.accumulation != Accumulation::per_hop) {
+            Case simple = c;
+            simple.a.accumulation = simple.b.accumulation = Accumulation::per_hop;
+            offer(std::move(simple));
+        }
+        if (c.a.algorithm == c.b.algorithm && c.a.algorithm != Algorithm::ring) {
+            Case simple = c;
+            simple.a.algorithm = simple.b.algorithm = Algorithm::ring;
+            offer(std::move(simple));
+        }
+        // Both sides have one routing: it shrinks as one.
+        if (c.a.sizes == c.b.sizes) {
+            std::vector<Case> of_a;
+            simplify_side(c, &Case::a, of_a);
+            for (const Case& each : of_a) {
+                if (each.a.sizes == c.a.sizes) continue;
+                Case simple = c;
+                std::vector<Case> of_b;
+                simplify_side(c, &Case::b, of_b);
+                for (const Case& other : of_b)
+                    if (other.b.sizes == each.a.sizes) {
+                        simple.a = each.a;
+                        simple.b = other.b;
+                        offer(simple);
+                    }
+            }
+        }
+    }
+    simplify_side(c, &Case::a, found);
+    simplify_side(c, &Case::b, found);
+    const auto plain = simple_values(c.format);
+    for (std::size_t i = 0; i < c.x.size(); ++i)
+        for (std::size_t k = 0; k < std::min(complexity(c.format, c.x[i]), plain.size()); ++k) {
+            Case simple = c;
+            simple.x[i] = plain[k];
+            offer(std::move(simple));
+        }
+    // Fewer set bits in the fraction, where no plain value will do.
+    for (std::size_t i = 0; i < c.x.size(); ++i) {
+        const FormatTraits& t = traits(c.format);
+        const Bits fraction = c.x[i] & ((Bits{1} << t.fraction_bits) - 1);
+        if (complexity(c.format, c.x[i]) < plain.size() || fraction == 0 || is_nan(c.format, c.x[i])) continue;
+        Case simple = c;
+        simple.x[i] &= ~fraction;
+        offer(simple);
+        simple.x[i] = c.x[i] & (c.x[i] - 1);
+        offer(std::move(simple));
+    }
+    return found;
+}
+
+std::vector<std::string_view> classes(const Case& c) {
+    std::vector<std::string_view> labels{name(c.format)};
+    const FormatTraits& t = traits(c.format);
+    // What the partials really are, not what the generator meant them to be.
+    bool nan = false, infinite = false, subnormal = false, negative_zero = false, largest = false, cancels = false;
+    std::size_t zeros = 0;
+    int least = 1 << t.exponent_bits, most = 0;
+    for (std::size_t i = 0; i < c.x.size(); ++i) {
+        const Bits bits = c.x[i];
+        nan |= is_nan(c.format, bits);
+        infinite |= is_infinite(c.format, bits);
+        subnormal |= is_subnormal(c.format, bits);
+        negative_zero |= bits == t.sign();
+        largest |= (bits & ~t.sign()) == t.largest();
+        zeros += is_zero(c.format, bits);
+        if (is_zero(c.format, bits) || !is_finite(c.format, bits)) continue;
+        for (std::size_t j = 0; j < i; ++j) cancels |= (c.x[j] ^ t.sign()) == bits;
+        const auto field = static_cast<int>((bits & ~t.sign()) >> t.fraction_bits);
+        least = std::min(least, field);
+        most = std::max(most, field);
+    }
+    const auto label = [&](bool holds, std::string_view text) {
+        if (holds) labels.push_back(text);
+    };
+    label(nan, "data: NaN");
+    label(infinite, "data: infinity");
+    label(subnormal, "data: subnormal");
+    label(negative_zero, "data: -0");
+    label(largest, "data: largest");
+    label(cancels, "data: cancels");
+    label(most - least >= t.precision(), "data: wide");
+    label(zeros > 0, "data: k of n");
+    for (const Side* side : {&c.a, &c.b}) {
+        if (!has_call(*side)) {
+            label(side == &c.a, "trees alone");
+            continue;
+        }
+        const Routing routing = routing_of(c, *side);
+        const auto owners =
+            std::count_if(side->sizes.begin(), side->sizes.end(), [](std::uint64_t size) { return size > 0; });
+        labels.push_back(routing.equal_sizes()    ? "routing: equal"
+                         : owners == 1            ? "routing: one owner"
+                         : owners < side->ranks() ? "routing: zero sizes"
+                                                  : "routing: ragged");
+        if (side == &c.b) continue;
+        labels.push_back(side->ranks() == 1   ? "ranks: 1"
+                         : side->ranks() == 2 ? "ranks: 2"
+                         : side->ranks() <= 4 ? "ranks: 3 to 4"
+                         : side->ranks() <= 8 ? "ranks: 5 to 8"
+                                              : "ranks: 9 and more");
+        const bool one_ring =
+            std::adjacent_find(side->rings.begin(), side->rings.end(), std::not_equal_to<>()) == side->rings.end();
+        labels.push_back(side->rings.size() == 1 ? "rings: one channel"
+                         : one_ring              ? "rings: one on all channels"
+                                                 : "rings: different");
+        labels.push_back(side->protocol == Protocol::ll      ? "protocol: LL"
+                         : side->protocol == Protocol::ll128 ? "protocol: LL128"
+                                                             : "protocol: Simple");
+    }
+    return labels;
+}
+
+}  // namespace samesum::fuzz

@@ -1,0 +1,98 @@
+// RapidCheck generators of what campaigns vary: bit patterns, partials, routings, rings; and how to make a case
+// simpler. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <rapidcheck/Gen.h>
+#include <rapidcheck/Random.h>
+#include <rapidcheck/shrinkable/Create.h>
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "fuzz/case.hpp"
+
+namespace samesum::fuzz {
+
+/// Draws from RapidCheck's generator without its combinators, whose allocations cost more than a case does. The mapping
+/// to ranges is our own integer work, so that a seed gives the same cases everywhere.
+class Draw {
+public:
+    Draw(const rc::Random& random, int size) : random_(random), size_(size) {}
+
+    [[nodiscard]] std::uint64_t bits() { return random_.next(); }
+    /// 0 .. bound - 1; bound > 0.
+    [[nodiscard]] std::uint64_t below(std::uint64_t bound);
+    /// least .. most, both included.
+    [[nodiscard]] int between(int least, int most);
+    [[nodiscard]] bool one_in(std::uint64_t n) { return below(n) == 0; }
+    template <class Container>
+    [[nodiscard]] auto pick(const Container& from) {
+        return *(std::begin(from) + static_cast<std::ptrdiff_t>(below(std::size(from))));
+    }
+    template <class T>
+    [[nodiscard]] T pick(std::initializer_list<T> from) {
+        return *(from.begin() + below(from.size()));
+    }
+    template <class T>
+    void shuffle(std::vector<T>& items) {
+        for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[below(i)]);
+    }
+    /// RapidCheck's size: early cases are small, 100 is nominal.
+    [[nodiscard]] int size() const { return size_; }
+
+private:
+    rc::Random random_;
+    int size_;
+};
+
+/// A generator from a function of Draw, without shrinking.
+template <class T, class Function>
+[[nodiscard]] rc::Gen<T> drawn(Function function) {
+    return [function](const rc::Random& random, int size) {
+        Draw draw(random, size);
+        return rc::shrinkable::just(T(function(draw)));
+    };
+}
+
+/// Kinds of partials of one element; each tempts a different mistake.
+enum class Data : std::uint8_t {
+    wide,         ///< exponents over twice the precision
+    ladder,       ///< M, -M, 1 and the like: what is swallowed depends on the order
+    ties,         ///< halves of a last place
+    edges,        ///< zeros of both signs, subnormals, powers of two and their neighbours, the largest
+    subnormal,    ///< subnormals and the smallest normals
+    saturating,   ///< around the largest: overflow on the way or not
+    infinite,     ///< an infinity or two among numbers
+    not_numbers,  ///< NaNs with payloads among numbers
+    whole,        ///< small whole numbers: exact, so that no order shows
+};
+inline constexpr std::array all_data{Data::wide,       Data::ladder,   Data::ties,        Data::edges, Data::subnormal,
+                                     Data::saturating, Data::infinite, Data::not_numbers, Data::whole};
+
+[[nodiscard]] Bits draw_edge(Draw& draw, Format format);
+[[nodiscard]] std::vector<Bits> draw_partials(Draw& draw, Format format, std::size_t count);
+[[nodiscard]] std::vector<Bits> draw_partials(Draw& draw, Format format, std::size_t count, Data data);
+/// Ring orders of `channels` channels: all the same, or several different ones.
+[[nodiscard]] std::vector<Ring> draw_rings(Draw& draw, int ranks, bool one_ring);
+/// Rows of each rank, at least one row in all. `spread`: at least two ranks own rows.
+[[nodiscard]] std::vector<std::uint64_t> draw_sizes(Draw& draw, int ranks, bool equal, bool spread);
+/// Sizes whose buffer crosses borders between the channels of the side's call, and the token's row on such a border or
+/// anywhere. The borders are those of the model's own schedule.
+void draw_straddling(Draw& draw, const Case& c, Side& side);
+
+[[nodiscard]] rc::Gen<Bits> edge_bits(Format format);
+[[nodiscard]] rc::Gen<std::vector<Bits>> partials(Format format, std::size_t count, Data data);
+
+/// Cases that are simpler in one respect each, the boldest steps first. None is more complicated, so that shrinking
+/// ends.
+[[nodiscard]] std::vector<Case> simpler(const Case& c);
+
+/// What a case tries, for histograms: one label for each aspect.
+[[nodiscard]] std::vector<std::string_view> classes(const Case& c);
+
+}  // namespace samesum::fuzz

@@ -1,0 +1,14 @@
+// samesum-fuzz: campaigns of properties.
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include "fuzz/commands.hpp"
+#include "model/cli.hpp"
+
+int main(int argc, char** argv) {
+    using namespace samesum;
+    const std::array commands{
+        Command{"fuzz", "campaigns: properties on random cases, findings made small, canaries", fuzz_command},
+    };
+    return run_program(argc, argv, commands);
+}

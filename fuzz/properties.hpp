@@ -1,0 +1,61 @@
+// The table of properties: what ought to agree with what, whether it is true, and cases that try it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fuzz/backend.hpp"
+#include "fuzz/case.hpp"
+#include "fuzz/generators.hpp"
+#include "model/evidence.hpp"
+
+namespace samesum::fuzz {
+
+/// "The two sides of each of these cases make the same bits." Its name is that of the claim.
+struct Property {
+    std::string name;
+    std::string sentence;
+    std::string scope;
+    Verdict expected = Verdict::upheld;  ///< refuted: the claim is false, and the campaign must find that out
+    bool headline = false;               ///< stands in the ledger of `samesum verify`
+    bool of_orders = false;              ///< empty unless the data could tell another order
+    std::function<Case(Draw&)> draw{};
+    /// Why a case is none of the property's; empty when it is. Shrinking and replaying stay inside.
+    std::function<std::string(const Case&)> objection{};
+};
+
+[[nodiscard]] std::span<const Property> properties();
+/// Throws UsageError for an unknown name.
+[[nodiscard]] const Property& property_named(std::string_view name);
+/// The case's own fields and the property's demands on them; empty when both are met.
+[[nodiscard]] std::string objection(const Property& property, const Case& c);
+
+/// Cases of a property; their shrinks are cases of it, too.
+[[nodiscard]] rc::Gen<Case> cases(const Property& property);
+/// A given case with those shrinks.
+[[nodiscard]] rc::Shrinkable<Case> shrinkable(const Property& property, Case c);
+
+/// The token's row, [hidden], as one side makes it.
+[[nodiscard]] std::vector<Bits> row_of(const Case& c, const Side& side, Backend& backend);
+
+struct Comparison {
+    std::vector<Bits> a, b;
+    bool same = true;
+    std::uint64_t column = 0;  ///< the first that differs; `Case::column` where it does
+};
+[[nodiscard]] Comparison compare(const Case& c, Backend& backend);
+
+/// The case about another column of the same token: its partials written out instead of drawn from the fill.
+[[nodiscard]] Case about_column(const Case& c, std::uint64_t column);
+
+/// Do some of a few other orders make other bits of the case's x? Else no order could show on it.
+[[nodiscard]] bool tells_orders(const Case& c);
+
+/// The order of the case's element, where one addition after another makes it.
+[[nodiscard]] ReductionTree tree_of(const Case& c, const Side& side);
+
+}  // namespace samesum::fuzz

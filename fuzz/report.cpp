@@ -1,0 +1,121 @@
+// Campaigns as documents.
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/report.hpp"
+
+#include <fmt/format.h>
+#include <boost/property_tree/ptree.hpp>
+#include <boost/property_tree/xml_parser.hpp>
+#include <boost/version.hpp>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#ifndef SAMESUM_COMMIT
+#define SAMESUM_COMMIT "unknown"
+#endif
+
+namespace samesum::fuzz {
+
+std::string commit() { return SAMESUM_COMMIT; }
+
+std::string versions() {
+    return fmt::format("compiler {}, fmt {}, nlohmann-json {}.{}.{}, boost {}.{}", __VERSION__, FMT_VERSION,
+                       NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH,
+                       BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000);
+}
+
+std::uint64_t digest_of(std::span<const Tally> tallies) {
+    std::uint64_t digest = 0;
+    for (const Tally& tally : tallies) digest = (digest ^ tally.digest) * 0x9e3779b97f4a7c15 + 1;
+    return digest;
+}
+
+nlohmann::ordered_json json_of(const Head& head, std::span<const Tally> tallies, std::span<const Hunt> hunts,
+                               std::span<const Evidence> evidence) {
+    nlohmann::ordered_json document{{"seed", head.seed},
+                                    {"commit", head.commit},
+                                    {"backend", head.backend},
+                                    {"versions", head.versions},
+                                    {"digest", fmt::format("{:016x}", digest_of(tallies))}};
+    document["evidence"] = nlohmann::ordered_json::array();
+    for (const Evidence& line : evidence) document["evidence"].push_back(line);
+    document["properties"] = nlohmann::ordered_json::array();
+    for (const Tally& tally : tallies) {
+        nlohmann::ordered_json row{{"property", tally.property->name},
+                                   {"cases", tally.cases},
+                                   {"differing", tally.differing},
+                                   {"digest", fmt::format("{:016x}", tally.digest)},
+                                   {"seconds", tally.seconds}};
+        if (tally.property->of_orders) row["telling"] = tally.telling;
+        row["classes"] = tally.classes;
+        if (tally.finding)
+            row["finding"] = {{"kind", tally.finding->kind},
+                              {"repeats", tally.finding->repeats},
+                              {"original", str(tally.finding->original)},
+                              {"minimal", str(tally.finding->minimal)},
+                              {"steps", tally.finding->steps},
+                              {"text", tally.finding->text}};
+        document["properties"].push_back(std::move(row));
+    }
+    document["faults"] = nlohmann::ordered_json::array();
+    for (const Hunt& hunt : hunts)
+        document["faults"].push_back({{"fault", hunt.fault->name},
+                                      {"property", hunt.fault->property},
+                                      {"caught", hunt.caught},
+                                      {"cases", hunt.cases},
+                                      {"case", hunt.example ? str(*hunt.example) : ""}});
+    return document;
+}
+
+std::string junit_of(std::span<const Evidence> evidence) {
+    boost::property_tree::ptree suite;
+    std::size_t failures = 0, skipped = 0;
+    double seconds = 0;
+    for (const Evidence& line : evidence) {
+        boost::property_tree::ptree test;
+        test.put("<xmlattr>.classname", "samesum.fuzz");
+        test.put("<xmlattr>.name", line.claim);
+        test.put("<xmlattr>.time", fmt::format("{:.3f}", line.seconds));
+        const std::string what =
+            fmt::format("{}, claimed {}; {}", name(line.verdict), name(line.expected), line.detail);
+        if (!line.as_claimed()) {
+            const bool undecided = line.verdict == Verdict::inconclusive;
+            (undecided ? skipped : failures) += 1;
+            boost::property_tree::ptree& why = test.add(undecided ? "skipped" : "failure", "");
+            why.put("<xmlattr>.message", what);
+            if (!undecided) why.put_value(fmt::format("{}\n{}\n{}", line.sentence, line.witness, line.replay));
+        }
+        test.add("system-out", fmt::format("{}\n{}\n{}", line.decided_by, line.detail, line.replay));
+        seconds += line.seconds;
+        suite.add_child("testcase", test);
+    }
+    boost::property_tree::ptree root;
+    boost::property_tree::ptree& head = root.add_child("testsuites.testsuite", suite);
+    head.put("<xmlattr>.name", "samesum fuzz");
+    head.put("<xmlattr>.tests", evidence.size());
+    head.put("<xmlattr>.failures", failures);
+    head.put("<xmlattr>.errors", 0);
+    head.put("<xmlattr>.skipped", skipped);
+    head.put("<xmlattr>.time", fmt::format("{:.3f}", seconds));
+    std::ostringstream text;
+    boost::property_tree::write_xml(text, root, boost::property_tree::xml_writer_make_settings<std::string>(' ', 2));
+    return text.str();
+}
+
+std::string histogram_of(std::span<const Tally> tallies) {
+    std::map<std::string_view, std::uint64_t> sum;
+    std::uint64_t cases = 0;
+    for (const Tally& tally : tallies) {
+        cases += tally.cases;
+        for (const auto& [label, count] : tally.classes) sum[label] += count;
+    }
+    std::string text;
+    for (const auto& [label, count] : sum)
+        text +=
+            fmt::format("  {:<28} {:>10}  {:5.1f} %\n", label, count,
+                        100.0 * static_cast<double>(count) / static_cast<double>(std::max<std::uint64_t>(cases, 1)));
+    return text;
+}
+
+}  // namespace samesum::fuzz

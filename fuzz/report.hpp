@@ -1,0 +1,33 @@
+// What a campaign leaves behind: the JSON document, JUnit, and the table of what was really tried.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fuzz/campaign.hpp"
+#include "model/evidence.hpp"
+
+namespace samesum::fuzz {
+
+/// The head of a run: seed, commit, backend, versions; what it takes to do the same again.
+struct Head {
+    std::uint64_t seed = 1;
+    std::string commit, backend, versions;
+};
+[[nodiscard]] std::string commit();
+[[nodiscard]] std::string versions();
+
+/// One digest of a whole campaign.
+[[nodiscard]] std::uint64_t digest_of(std::span<const Tally> tallies);
+
+[[nodiscard]] nlohmann::ordered_json json_of(const Head& head, std::span<const Tally> tallies,
+                                             std::span<const Hunt> hunts, std::span<const Evidence> evidence);
+/// One testcase for each line of evidence, a failure where it did not come out as claimed.
+[[nodiscard]] std::string junit_of(std::span<const Evidence> evidence);
+/// Labels of classes() with the share of cases that had them.
+[[nodiscard]] std::string histogram_of(std::span<const Tally> tallies);
+
+}  // namespace samesum::fuzz
