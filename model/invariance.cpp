@@ -1,5 +1,6 @@
 // Two different orders of up to 2^p values differ on some input (proofs/: orders_decidable_by_shape), so an invariance
-// of bits on all inputs is an invariance of the order. SPDX-License-Identifier: Apache-2.0
+// of bits on all inputs is an invariance of the order.
+// SPDX-License-Identifier: Apache-2.0
 #include "model/invariance.hpp"
 
 #include <fmt/format.h>

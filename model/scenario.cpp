@@ -1,6 +1,7 @@
 // Flags to a scenario. The closed forms of rings and trees hold for two layouts only (reduction-order rules of
 // NCCL 2.28.9, graph/connect.cc and graph/search.cc): one rank a node, and one NVSwitch node; everything else must be
-// given. SPDX-License-Identifier: Apache-2.0
+// given.
+// SPDX-License-Identifier: Apache-2.0
 #include "model/scenario.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Parentheses.
+// Terms of SMT-LIB as text: mostly parentheses.
 // SPDX-License-Identifier: Apache-2.0
 #include "proofs/smt.hpp"
 

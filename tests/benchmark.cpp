@@ -1,5 +1,6 @@
 // How fast whole buffers are summed, beside the floor that memory sets: plain streaming sums and copies of the same
-// run. SPDX-License-Identifier: Apache-2.0
+// run.
+// SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
 
 #include <cstring>

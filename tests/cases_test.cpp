@@ -109,8 +109,10 @@ BOOST_AUTO_TEST_SUITE(the_batch_picks_the_kernel)
 
 // Two kernels and the library behind one all-reduce, switched by bytes and by alignment.
 constexpr const char* custom = R"json({"name": "custom all-reduce", "ranks": 4, "paths": [
-    {"name": "one stage", "below_bytes": 524288, "multiple_of_bytes": 16, "order": "rank_order", "rounding": "fp32_once"},
-    {"name": "two stages", "below_bytes": 8388608, "multiple_of_bytes": 16, "order": "from_owner", "rounding": "fp32_once"},
+    {"name": "one stage", "below_bytes": 524288, "multiple_of_bytes": 16,
+     "order": "rank_order", "rounding": "fp32_once"},
+    {"name": "two stages", "below_bytes": 8388608, "multiple_of_bytes": 16,
+     "order": "from_owner", "rounding": "fp32_once"},
     {"name": "library", "order": "(((1 2) 3) 0)"}]})json";
 
 BOOST_AUTO_TEST_CASE(c5_size_thresholds) {

@@ -1,5 +1,6 @@
 // Whole elements: exact sums against big integers, the rounding of float32 accumulation, and averages as NCCL made
-// them. SPDX-License-Identifier: Apache-2.0
+// them.
+// SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE element_sum
 #include "model/element_sum.hpp"
 
