@@ -97,7 +97,7 @@ std::vector<Evidence> merged(const std::vector<Evidence>& ledger) {
 std::string assumption_ledger(std::span<const Obligation> chosen) {
     std::size_t width = 0;
     for (const NcclAssumption& each : nccl_assumptions()) width = std::max(width, each.name.size());
-    std::string text = "assumed of NCCL, and what checks it on a live machine:\n";
+    std::string text;
     for (const NcclAssumption& each : nccl_assumptions()) {
         const auto rests = [&](const Obligation& o) {
             return std::find(o.assumes_of_nccl.begin(), o.assumes_of_nccl.end(), each.name) != o.assumes_of_nccl.end();
@@ -106,6 +106,7 @@ std::string assumption_ledger(std::span<const Obligation> chosen) {
         std::vector<std::string> claims;
         for (const Obligation& o : chosen)
             if (rests(o) && std::find(claims.begin(), claims.end(), o.name) == claims.end()) claims.push_back(o.name);
+        if (text.empty()) text = "assumed of NCCL, and what checks it on a live machine:\n";
         text += fmt::format("  {:<{}}  {}\n  {:<{}}  checked by: {}\n  {:<{}}  used by: {}\n", each.name, width,
                             each.sentence, "", width, each.probe, "", width, fmt::join(claims, ", "));
     }
