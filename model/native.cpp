@@ -188,6 +188,19 @@ inline auto less(Words x, std::uint32_t limit) {
                           hn::Lt(hn::BitCast(with_sign, x), hn::Set(with_sign, static_cast<std::int32_t>(limit))));
 }
 
+/// NaNs come out as NaNs, not yet with the right payload.
+struct Float64Ops {
+    static constexpr hn::ScalableTag<double> tag{};
+    using Value = hn::Vec<hn::ScalableTag<double>>;
+    static std::size_t bytes() { return hn::Lanes(tag) * sizeof(double); }
+    static std::size_t spill_bytes() { return bytes(); }
+    static Value load(const std::byte* from) { return hn::LoadU(tag, reinterpret_cast<const double*>(from)); }
+    static void store(Value value, std::byte* to) { hn::StoreU(value, tag, reinterpret_cast<double*>(to)); }
+    static void spill(Value value, std::byte* to) { store(value, to); }
+    static Value reload(const std::byte* from) { return load(from); }
+    static Value add(Value left, Value right) { return hn::Add(left, right); }
+};
+
 /// Two 16-bit floats a lane, `low` and `high`, each as float32. Operands' NaNs have zeros below the format's bits and
 /// so have their sums, so rounding never carries a NaN into something else.
 template <class Derived, bool once>
@@ -279,6 +292,31 @@ void sum_as(const ReductionTree& tree, std::span<const std::byte* const> leaves,
     run_rest<Scalar>(steps, depth, leaves, output, done, bytes);
 }
 
+#if SAMESUM_HIGHWAY
+/// float64 in pieces that stay in the cache while their NaNs, whose payloads follow the operands' places, are made
+/// anew.
+inline void sum_float64(const ReductionTree& tree, std::span<const std::byte* const> leaves, std::byte* output,
+                        std::size_t count) {
+    using Scalar = ScalarOps<Format::float64, false>;
+    std::size_t depth = 0;
+    const std::vector<Step> steps = program_of(tree, depth);
+    const std::size_t bytes = count * sizeof(double);
+    constexpr std::size_t piece = 8192;
+    std::vector<const std::byte*> at(leaves.begin(), leaves.end());
+    for (std::size_t from = 0; from < bytes; from += piece) {
+        const std::size_t length = std::min(piece, bytes - from);
+        const std::size_t done = run<Float64Ops>(steps, depth, at, output + from, length);
+        for (std::size_t i = 0; i < done; i += sizeof(double)) {
+            double value = 0;
+            std::memcpy(&value, output + from + i, sizeof value);
+            if (value != value) run_rest<Scalar>(steps, depth, at, output + from, i, i + sizeof value);
+        }
+        run_rest<Scalar>(steps, depth, at, output + from, done, length);
+        for (const std::byte*& leaf : at) leaf += length;
+    }
+}
+#endif
+
 inline void sum(const SumRule& rule, const ReductionTree& tree, std::span<const std::byte* const> leaves,
                 std::byte* output, std::size_t count) {
     const bool once = sums_once_in_float32(rule);
@@ -287,6 +325,8 @@ inline void sum(const SumRule& rule, const ReductionTree& tree, std::span<const 
     switch (rule.format) {
         case Format::float32:
             return go.template operator()<Float32Ops, ScalarOps<Format::float32, false>>();
+        case Format::float64:
+            return sum_float64(tree, leaves, output, count);
         case Format::bfloat16:
             if (once) return go.template operator()<Bfloat16Ops<true>, ScalarOps<Format::bfloat16, true>>();
             return go.template operator()<Bfloat16Ops<false>, ScalarOps<Format::bfloat16, false>>();

@@ -3,7 +3,8 @@
 // Why the bits are the same: float32 and float64 are IEEE's, as NCCL's are. float16 and bfloat16 sums are made in
 // float32 and rounded again; with 24 >= 2 p + 2 bits in between (p = 11, 8), and subnormals exact, the two roundings
 // are one. float8 sums are read from a table that HopArithmetic fills. The NaN rule is applied afterwards. Assumes the
-// default floating-point mode: nearest even, subnormals kept. SPDX-License-Identifier: Apache-2.0
+// default floating-point mode: nearest even, subnormals kept.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <bit>
@@ -127,7 +128,7 @@ decltype(auto) with_native_add(Format format, Visit&& visit) {
 [[nodiscard]] bool native_takes(const SumRule& rule);
 
 /// Elements [0, count) of a sum: leaves[r] points at rank r's elements, little-endian and unaligned, `output` at room
-/// for the results; output may be one of the leaves. Vector code where Highway was found at build time.
+/// for the results beside the leaves. Vector code where Highway was found at build time.
 void native_sum(const SumRule& rule, const ReductionTree& tree, std::span<const std::byte* const> leaves,
                 std::byte* output, std::size_t count);
 

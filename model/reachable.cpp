@@ -34,6 +34,18 @@ Bits bits_of(const FormatTraits& t, Bits key) {
     return key & t.sign() ? key ^ t.sign() : t.mask() ^ key;
 }
 
+/// The same for a format known at compile time, without branches.
+template <class Add>
+struct Keys;
+template <Format format>
+struct Keys<NativeAdd<format>> {
+    static constexpr int width = static_cast<int>(8 * element_bytes(format));
+    static constexpr Bits sign = Bits{1} << (width - 1);
+    static Bits key(Bits bits) { return bits ^ (sign | ((sign - 1) & (0 - (bits >> (width - 1))))); }
+    static Bits bits(Bits key) { return key ^ (sign | ((sign - 1) & ((key >> (width - 1)) - 1))); }
+    static Bits sum(Bits a, Bits b) { return key(NativeAdd<format>::add(bits(a), bits(b))); }
+};
+
 /// A set of marked numbers below `size`, with a count.
 class Marks {
 public:
@@ -149,9 +161,11 @@ void ReachableSums::fill(const ReachableOptions& options) {
     const double deadline = monotonic_seconds() + options.seconds;
     const FormatTraits& t = traits(accumulator_);
     sets_.resize(std::size_t{1} << leaves_.size());
+    ends_.resize(sets_.size());
     std::size_t held = 0;
     std::vector<Split> splits;
     for (std::uint32_t subset = 1; subset < sets_.size(); ++subset) {
+        if (subset > 1) note_ends(subset - 1);
         if (std::has_single_bit(subset)) {
             const Bits leaf = leaves_[static_cast<std::size_t>(std::countr_zero(subset))];
             if (is_nan(accumulator_, leaf))
@@ -170,31 +184,33 @@ void ReachableSums::fill(const ReachableOptions& options) {
     }
 }
 
+void ReachableSums::note_ends(std::uint32_t subset) {
+    const std::vector<Bits>& keys = sets_[subset].keys;
+    if (keys.empty()) return;
+    const FormatTraits& t = traits(accumulator_);
+    ends_[subset] = {
+        keys.front(), keys.back(),
+        is_finite(accumulator_, bits_of(t, keys.front())) && is_finite(accumulator_, bits_of(t, keys.back()))};
+}
+
 template <class Add>
 void ReachableSums::fill_subset(std::uint32_t subset, std::vector<Split>& splits) {
     const FormatTraits& t = traits(accumulator_);
-    const auto sum = [&](Bits a, Bits b) { return key_of(t, Add::add(bits_of(t, a), bits_of(t, b))); };
-    const auto infinite = [&](Bits key) { return is_infinite(accumulator_, bits_of(t, key)); };
+    const auto sum = [](Bits a, Bits b) { return Keys<Add>::sum(a, b); };
     Set& result = sets_[subset];
     splits_of(subset, splits);
     ranges_.resize(splits.size());
     Bits low = ~Bits{0}, high = 0;
     // Integers wrap, infinities of both signs make NaN: neither is monotone.
-    bool monotone = t.is_float, any = false;
-    for (std::size_t i = 0; i < splits.size(); ++i) {
-        const Set& a = sets_[splits[i].left];
-        const Set& b = sets_[splits[i].right];
-        result.nan = result.nan || a.nan || b.nan;
-        if (a.keys.empty() || b.keys.empty()) continue;
-        any = true;
-        monotone = monotone && !infinite(a.keys.front()) && !infinite(a.keys.back()) && !infinite(b.keys.front()) &&
-                   !infinite(b.keys.back());
-        if (!monotone) break;
-        ranges_[i] = {sum(a.keys.front(), b.keys.front()), sum(a.keys.back(), b.keys.back())};
+    bool monotone = t.is_float;
+    for (std::size_t i = 0; i < splits.size() && monotone; ++i) {
+        const Ends& a = ends_[splits[i].left];
+        const Ends& b = ends_[splits[i].right];
+        monotone = a.tame && b.tame;
+        ranges_[i] = {sum(a.low, b.low), sum(a.high, b.high)};
         low = std::min(low, ranges_[i].first);
         high = std::max(high, ranges_[i].second);
     }
-    if (!any) return;
     constexpr std::uint64_t widest_window = std::uint64_t{1} << 16;
     if (!monotone || high - low >= widest_window) {
         KeySet keys;
@@ -216,10 +232,9 @@ void ReachableSums::fill_subset(std::uint32_t subset, std::vector<Split>& splits
     }
     Marks marks(marks_, high - low + 1);
     for (std::size_t i = 0; i < splits.size() && marks.count() <= high - low; ++i) {
+        if (marks.full(ranges_[i].first - low, ranges_[i].second - low)) continue;
         const Set* a = &sets_[splits[i].left];
         const Set* b = &sets_[splits[i].right];
-        if (a->keys.empty() || b->keys.empty()) continue;
-        if (marks.full(ranges_[i].first - low, ranges_[i].second - low)) continue;
         if (a->keys.size() > b->keys.size()) std::swap(a, b);
         for (const Bits x : a->keys) {
             const Bits first = sum(x, b->keys.front()), last = sum(x, b->keys.back());

@@ -48,6 +48,7 @@ private:
     void fill(const ReachableOptions& options);
     template <class Add>
     void fill_subset(std::uint32_t subset, std::vector<Split>& splits);
+    void note_ends(std::uint32_t subset);
     [[nodiscard]] ReductionTree tree_of(std::uint32_t subset, std::optional<Bits> key) const;
 
     SumRule rule_;
@@ -55,6 +56,13 @@ private:
     std::vector<Bits> leaves_;  // in the accumulator's format
     Shapes shapes_;
     std::vector<Set> sets_;  // by subset of the leaves, as a bit mask
+    // Each set's least and greatest key side by side, so that looking at all pairs of parts stays in the cache; `tame`:
+    // there are such and both are finite.
+    struct Ends {
+        Bits low = 0, high = 0;
+        bool tame = false;
+    };
+    std::vector<Ends> ends_;
     std::vector<Bits> results_;
     std::vector<std::uint64_t> marks_;                             // scratch of fill_subset()
     std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;  // so too

@@ -602,6 +602,7 @@ Exit sum_reachable(std::span<const std::string> arguments) {
     const Bits result = parse_value(format, options.get<std::string>("result"));
     const Verdict verdict = judge(rules, leaves, result, limits);
     if (json_only(options, as_json(verdict, result))) return exit_of(verdict.verdict);
+    fmt::print("{:<10} {}\n", "result", shown(format, result));
     for (const Attempt& attempt : verdict.attempts) fmt::print("{}\n", describe(attempt, result));
     if (verdict.verdict == Reach::Verdict::reachable && verdict.attempts.back().reach.tree)
         fmt::print("reachable: by {} ({})\n", verdict.attempts.back().reach.tree->str(),
