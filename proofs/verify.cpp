@@ -48,9 +48,10 @@ std::vector<Evidence> fuzz_ledger(std::uint64_t seed, std::uint64_t cases, doubl
                           ? fmt::format("samesum-fuzz left with exit code {} and no ledger", run.exit_code.value_or(-1))
                           : "samesum-fuzz: " + run.why;
     try {
-        if (run.exit_code && fs::exists(file))
-            for (const auto& line : nlohmann::ordered_json::parse(read_file(file)).at("evidence"))
-                ledger.push_back(evidence_from_json(line));
+        if (run.exit_code && fs::exists(file)) {
+            const auto document = nlohmann::ordered_json::parse(read_file(file));
+            for (const auto& line : document.at("evidence")) ledger.push_back(evidence_from_json(line));
+        }
     } catch (const std::exception& error) {
         ledger.clear();
         why = fmt::format("samesum-fuzz's ledger is not readable: {}", error.what());
