@@ -204,7 +204,7 @@ std::vector<Inquiry> scenario_inquiries(std::uint64_t seed) {
          Scheme::fixed_root,
          one_ring,
          {decode, prefill, large}},
-        {"fixed_root_is_invariant_on_any_rings",
+        {"fixed_root_is_routing_invariant_on_any_rings",
          kept + ", whatever rings the channels have",
          scope + ", two rings",
          Scheme::fixed_root,
