@@ -154,7 +154,8 @@ int run_program(int argc, char** argv, std::span<const Command> commands,
     try {
         const Exit code = dispatch("", arguments, commands);
         std::cout.flush();
-        if (std::fflush(stdout) != 0)
+        // An earlier write may have failed, too, and left nothing for this one to flush.
+        if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
             throw Inconclusive(fmt::format("cannot write the answer: {}", std::strerror(errno)));
         return static_cast<int>(code);
     } catch (const UsageError& error) {

@@ -451,6 +451,11 @@ Exit order_enumerate(std::span<const std::string> arguments) {
     if (n < 1 || n > 10) throw UsageError(fmt::format("--ranks {}: 1 to 10 would be right", n));
     const auto list = options.find<std::string>("list");
     if (list && *list != "all" && *list != "nccl") throw UsageError(fmt::format("--list '{}': all or nccl", *list));
+    // All input is read before the first line is printed.
+    const Format format = parse_format(options.get<std::string>("dtype"));
+    std::vector<Bits> values;
+    if (const auto text = options.find<std::string>("values"))
+        values = parse_values(format, *text, static_cast<std::size_t>(n));
     std::uint64_t all = 1, chains = 1;
     for (int k = 2; k <= n; ++k) {
         all *= static_cast<std::uint64_t>(2 * k - 3);
@@ -470,9 +475,7 @@ Exit order_enumerate(std::span<const std::string> arguments) {
     }
     if (list && *list == "all")
         for (const ReductionTree& tree : all_trees(n)) fmt::print("{}\n", tree.str());
-    if (const auto text = options.find<std::string>("values")) {
-        const Format format = parse_format(options.get<std::string>("dtype"));
-        const std::vector<Bits> values = parse_values(format, *text, static_cast<std::size_t>(n));
+    if (!values.empty()) {
         std::map<Bits, std::pair<std::uint64_t, std::string>> results;
         for (const ReductionTree& tree : all_trees(n)) {
             auto& [count, example] = results[sum_element({.format = format}, tree, values)];

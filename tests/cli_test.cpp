@@ -1,0 +1,171 @@
+// What a user gets for wrong input: one line that says what is wrong and what would be right, exit 2, nothing on
+// stdout.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A new case is a row. The front end's own answers (unknown command, missing packages) are in setup_test.sh.
+#define BOOST_TEST_MODULE cli
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/program.hpp"
+
+namespace samesum {
+namespace {
+
+using testing::Outcome;
+using testing::run;
+
+/// Words that begin a command line of each command, and what else that command needs to get as far as its flags.
+const std::vector<std::string> commands{
+    "order show", "order diff",  "order check", "order invariance", "order enumerate", "order paths", "order lint",
+    "sum eval",   "sum witness", "sum expect",  "sum reachable",    "sum mask",        "prove",       "verify",
+    "fuzz",       "run",         "reveal",
+};
+
+struct Row {
+    std::string arguments;
+    std::string complaint;  ///< part of the one line on stderr
+    std::string input{};    ///< on stdin
+};
+
+const std::string reduce = "order show --ranks-per-node 1 --collective reduce ";
+const std::string ring = reduce + "--algo ring --proto simple --ranks 4 --count 8 ";
+
+const std::vector<Row> wrong{
+    {"order nonsense", "unknown command 'nonsense'; one of: show, diff"},
+    {"sum nonsense", "unknown command 'nonsense'; one of: eval, witness"},
+    // Flags that are missing, incomplete, or of the wrong kind.
+    {"order show", "--ranks is missing"},
+    {reduce + "--ranks 4 --count", "the required argument for option '--count' is missing"},
+    {reduce + "--ranks four --count 8", "('four') for option '--ranks' is invalid"},
+    {reduce + "--rank 4 --count 8", "unrecognised option '--rank'"},
+    {"order enumerate", "--ranks is missing"},
+    {"sum reachable --values '1 2'", "--result is missing"},
+    {"sum witness --tree '((0 1) 2)'", "--other is missing"},
+    {"order paths", "needs the file that describes the collective"},
+    {"order check", "needs a file of records"},
+    // Values out of range.
+    {reduce + "--ranks 0 --count 8", "--ranks 0: 1 to"},
+    {reduce + "--ranks -4 --count 8", "--ranks -4: 1 to"},
+    {reduce + "--ranks 4 --count -8", "--count '-8': a number up to 2^44"},
+    {reduce + "--ranks 4 --count 99999999999999999999", "--count '99999999999999999999': a number up to 2^44"},
+    {ring + "--root 4", "root 4 is not a rank; 0 to 3"},
+    {"order show --ranks 4 --ranks-per-node 3 --collective reduce --count 8", "2 nodes of 3 ranks"},
+    {"order show --rings 0,1,2,2 --collective reduce --count 8", "rank 2 is named twice"},
+    {"order show --rings '0,1,2,3;0,1' --collective reduce --count 8", "ring of channel 1"},
+    {"order enumerate --ranks 0", "--ranks 0: 1 to 10 would be right"},
+    {"sum witness --leaves 99", "--leaves takes 3 to 6"},
+    {"prove --timeout -1", "--timeout takes a number of seconds above 0"},
+    {"prove --jobs 0", "--jobs takes a number of 1 or more"},
+    {"verify --jobs 0", "--jobs takes a number of 1 or more"},
+    {"fuzz --cases 0", "--cases 0: a campaign tries 1 case or more"},
+    {"fuzz --shard 4/4", "--shard '4/4': reads like 0/4 .. 3/4"},
+    {"run --ranks 0", "0 ranks; at least 1"},
+    {"run --rows 63", "63 rows do not divide among 4 ranks; give --sizes"},
+    {"run --sizes 1,2", "sizes '1,2' name 2 ranks; the communicator has 4"},
+    // Names that do not exist: the right ones are listed.
+    {reduce + "--ranks 4 --count 8 --dtype float17", "unknown data type 'float17'; one of: float64"},
+    {"order show --ranks 4 --ranks-per-node 1 --collective redice --count 8",
+     "unknown collective 'redice'; one of: Reduce"},
+    {ring + "--format jpeg", "--format 'jpeg': one of text, json, dot, svg"},
+    {ring + "--nccl-version 1.0", "NCCL 1.0 is not modelled; 2.27 to 2.30 are"},
+    {"order invariance --ranks 4 --ranks-per-node 1 --schemes nonsense",
+     "unknown scheme 'nonsense'; one of: reduce_scatter"},
+    {"order lint --env /dev/null --want nonsense", "unknown invariance 'nonsense'; one of: run-to-run"},
+    {"sum eval --values '1 2' --rounding nonsense", "unknown rounding 'nonsense'; one of: per_hop"},
+    {"prove no_such_claim", "no obligation is called 'no_such_claim'"},
+    {"prove --cross-check nonsense", "--cross-check 'nonsense'; one of: cvc5, bitwuzla"},
+    {"verify no_such_claim", "no claim is called 'no_such_claim'"},
+    {"verify --backend nonsense", "--backend 'nonsense'; one of: auto, model, nccl"},
+    {"fuzz --backend nonsense", "--backend 'nonsense'; one of: auto, model, nccl"},
+    {"fuzz --property nonsense", "--property 'nonsense' names no property"},
+    {"run --scheme nonsense", "unknown scheme 'nonsense'; one of: reduce_scatter"},
+    // Text that cannot be read.
+    {"sum eval --values '1 x'", "'x' is not a number"},
+    {"sum eval --values '1 2' --tree '((0 1'", "'((0 1' is not a tree: column 6"},
+    {"sum eval --values '1 2' --tree '((0 1) 2)'", "adds 3 values; 2 would be right"},
+    {"order enumerate --ranks 4 --values '1 2 3'", "holds 3 values; 4 would be right"},
+    {"fuzz --seed zz", "--seed 'zz': a number below 2^64, or a commit's hash"},
+    {"fuzz --replay nonsense", "it needs a name, then fields"},
+    {"run --sizes 1,x", "'x' is no row count"},
+    {"reveal --calls nonsense", "'nonsense' is no call"},
+    // Files that are not there, not files, or not what they should be.
+    {"order check no/such/file", "cannot read no/such/file: No such file"},
+    {"order check model", "model is a folder, not a file"},
+    {"order check -", "not a JSON object", "{\"broken\n"},
+    {"order check -", "the record has no field", "{}\n"},
+    {"order paths - --row 4", "not a JSON object", "[1, 2\n"},
+    {"order show --log no/such/file --collective reduce --count 8", "cannot read no/such/file"},
+    {"order show --graph no/such/file --collective reduce --count 8", "cannot read no/such/file"},
+    {"order lint --env no/such/file", "cannot read no/such/file"},
+    {"sum mask no/such/file no/such/file", "cannot read no/such/file"},
+    {"order enumerate --ranks 3 --json no/such/folder/file", "cannot write no/such/folder/file"},
+};
+
+/// Without RapidCheck or Z3 a program is not built; its rows are then left out, said so.
+bool is_built(const std::string& arguments) {
+    static std::set<std::string> said;
+    const std::string word = arguments.substr(0, arguments.find(' '));
+    const std::string program = word == "order" || word == "sum"      ? "model"
+                                : word == "prove" || word == "verify" ? "proofs"
+                                : word == "fuzz"                      ? "fuzz"
+                                                                      : "impl";
+    if (std::filesystem::exists(std::string(SAMESUM_BINARY_DIR) + "/samesum-" + program)) return true;
+    if (said.insert(program).second) fmt::print("skipped: samesum-{} is not built\n", program);
+    return false;
+}
+
+BOOST_AUTO_TEST_CASE(wrong_input_gets_one_line_and_exit_2) {
+    std::vector<Row> rows = wrong;
+    for (const std::string& command : commands)
+        rows.push_back({command + " --nonsense", "unrecognised option '--nonsense'"});
+    int tried = 0;
+    for (const Row& row : rows) {
+        if (!is_built(row.arguments)) continue;
+        ++tried;
+        const Outcome outcome = run(row.arguments, row.input);
+        BOOST_TEST_CONTEXT("samesum " << row.arguments) {
+            BOOST_TEST(outcome.exit == 2, "exit " << outcome.exit << ", stderr: " << outcome.err);
+            BOOST_TEST(outcome.complains(row.complaint), "stderr: " << outcome.err);
+            BOOST_TEST(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1, "stderr: " << outcome.err);
+            BOOST_TEST(outcome.err.starts_with("samesum "), "stderr: " << outcome.err);
+            if (row.arguments.find("--json") == std::string::npos) BOOST_TEST(outcome.out == "");
+        }
+    }
+    BOOST_TEST(tried > 40);
+}
+
+BOOST_AUTO_TEST_CASE(every_command_explains_itself) {
+    int tried = 0;
+    for (const std::string& command : commands) {
+        if (!is_built(command)) continue;
+        ++tried;
+        const Outcome outcome = run(command + " --help");
+        BOOST_TEST_CONTEXT("samesum " << command << " --help") {
+            BOOST_TEST(outcome.exit == 0);
+            BOOST_TEST(outcome.err == "");
+            BOOST_TEST(outcome.says("samesum " + command));
+            BOOST_TEST(outcome.says("--help"));
+            BOOST_TEST(outcome.says("\nexamples:\n  "));
+        }
+    }
+    BOOST_TEST(tried > 10);
+}
+
+BOOST_AUTO_TEST_CASE(an_answer_that_cannot_be_written_is_no_success) {
+    for (const char* arguments : {"order enumerate --ranks 4 --list all", "sum eval --values '1 2 3'"}) {
+        const std::string command =
+            fmt::format("{}/samesum-model {} >/dev/full 2>/dev/null", SAMESUM_BINARY_DIR, arguments);
+        BOOST_TEST(std::system(command.c_str()) != 0, arguments);
+    }
+}
+
+}  // namespace
+}  // namespace samesum
