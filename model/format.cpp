@@ -170,7 +170,9 @@ std::string decimal(Format format, Bits bits) {
     // The fewest digits that still round to these bits.
     for (int digits = 1; digits < 17; ++digits) {
         const std::string text = fmt::format("{:.{}g}", value, digits);
-        if (from_double(format, std::strtod(text.c_str(), nullptr)) == bits) return text;
+        const double rounded = std::strtod(text.c_str(), nullptr);
+        // Written anew, without an exponent where the number is of a usual size: -420, not -4.2e+02.
+        if (from_double(format, rounded) == bits) return fmt::format("{}", rounded);
     }
     return fmt::format("{}", value);
 }

@@ -91,6 +91,8 @@ BOOST_AUTO_TEST_CASE(numbers_as_people_write_them) {
     for (const Case& c : cases) BOOST_TEST(parse_value(c.format, c.text) == c.bits, name(c.format) << " " << c.text);
     BOOST_TEST(decimal(Format::bfloat16, 0x3dcd) == "0.1");
     BOOST_TEST(decimal(Format::float32, 0x3f800000) == "1");
+    BOOST_TEST(decimal(Format::float16, 0xde90) == "-420");
+    BOOST_TEST(decimal(Format::float32, 0x7f7fffff) == "3.4028235e+38");
     BOOST_TEST(decimal(Format::float32, 0x80000000) == "-0");
     BOOST_TEST(decimal(Format::int8, 0x80) == "-128");
 }
