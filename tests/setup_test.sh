@@ -185,6 +185,11 @@ check "unknown command: one line with the choices" says_one_line
 check "unknown command: the choices" says 'unknown command '\''nonsense'\''; one of: verify, test, order'
 call --help
 check "help is right" exits 0
+with=(SAMESUM_PRESET=nonsense)
+call verify
+check "an unknown preset is wrong" exits 2
+check "and in one line" says_one_line
+with=()
 check "nothing is set up for any of these" [ ! -e "$checkout/build" ]
 
 if [[ -n $build ]]; then
