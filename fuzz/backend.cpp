@@ -17,6 +17,14 @@ Request request_of(const Case& c, const Side& side) {
     return request;
 }
 
+ReductionTree tree_of(const Case& c, const Side& side) {
+    if (side.tree) return *side.tree;
+    const Request request = request_of(c, side);
+    const CombinePlan plan =
+        plan_combine(request.scheme, request.comm, request.routing, request.format, request.options);
+    return plan.schedule.segment_at(side.row * c.hidden + c.column).order.as_tree();
+}
+
 std::vector<Bits> Backend::combine_row(const Request& request, const Partials& partials, std::uint64_t row) {
     const std::vector<Bits> result = combine(request, partials.whole());
     ensure(result.size() == request.routing.elements(), "a backend returns every element");

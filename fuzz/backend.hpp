@@ -23,6 +23,8 @@ struct Request {
     CombineOptions options;
 };
 [[nodiscard]] Request request_of(const Case& c, const Side& side);
+/// The modelled order of the case's element; `Side::tree` where there is one.
+[[nodiscard]] ReductionTree tree_of(const Case& c, const Side& side);
 
 class Backend {
 public:

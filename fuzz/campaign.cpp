@@ -19,6 +19,8 @@ namespace samesum::fuzz {
 namespace {
 
 constexpr int reruns = 3;
+/// Cases tried while shrinking; real ranks take milliseconds for each.
+constexpr std::size_t most_tries = 50000;
 constexpr std::uint64_t round_cases = 64;
 
 std::uint64_t mixed(std::uint64_t x) {
@@ -38,15 +40,15 @@ std::uint64_t hash_of(std::string_view text) {
     return hash;
 }
 
-void try_case(Tally& tally, std::uint64_t seed, std::uint64_t index, Backend& backend) {
+void try_case(Tally& tally, const CampaignOptions& options, std::uint64_t index, Backend& backend) {
     const Property& property = *tally.property;
-    const rc::Shrinkable<Case> drawn = case_of(property, seed, index);
-    const Case c = drawn.value();
+    const Case c = case_of(property, options.seed, index, options.limits).value();
     const Comparison result = compare(c, backend);
     ++tally.cases;
     tally.digest = digest_of(digest_of(digest_of(tally.digest, c.x), result.a), result.b);
     if (property.of_orders) tally.telling += tells_orders(c);
     for (const std::string_view label : classes(c)) ++tally.classes[label];
+    if (const auto reached = combination(c)) ++tally.combinations[*reached];
     if (result.same) return;
     ++tally.differing;
     if (tally.finding) return;
@@ -98,9 +100,9 @@ std::string quoted(const Case& c) { return fmt::format("samesum fuzz --replay '{
 
 bool Tally::vacuous() const { return property->of_orders && telling * 10 < cases; }
 
-rc::Shrinkable<Case> case_of(const Property& property, std::uint64_t seed, std::uint64_t index) {
+rc::Shrinkable<Case> case_of(const Property& property, std::uint64_t seed, std::uint64_t index, const Limits& limits) {
     const rc::Random random(rc::Random::Key{seed, hash_of(property.name), index, 0});
-    return cases(property)(random, static_cast<int>(1 + index % 100));
+    return cases(property, limits)(random, static_cast<int>(1 + index % 100));
 }
 
 std::string tell(const Case& c, Backend& backend) {
@@ -145,11 +147,13 @@ Finding investigate(const Property& property, const rc::Shrinkable<Case>& found,
         return finding;
     }
     rc::Shrinkable<Case> smallest = found;
-    for (bool smaller = true; smaller;) {
+    std::size_t tries = 0;
+    for (bool smaller = true; smaller && tries < most_tries;) {
         smaller = false;
         auto shrinks = smallest.shrinks();
         while (auto next = shrinks.next()) {
             const Case c = next->value();
+            ++tries;
             // The differing column stays the case's own, so that x stays what makes the difference.
             const Comparison result = compare(c, backend);
             if (result.a[c.column] == result.b[c.column]) continue;
@@ -193,7 +197,7 @@ std::vector<Tally> run_campaign(const CampaignOptions& options) {
                     const double start = monotonic_seconds();
                     try {
                         for (std::uint64_t index = first; index < last; ++index)
-                            if (index % options.shards == options.shard) try_case(tally, options.seed, index, backend);
+                            if (index % options.shards == options.shard) try_case(tally, options, index, backend);
                     } catch (const Inconclusive& reason) {
                         tally.trouble = reason.what();
                     }

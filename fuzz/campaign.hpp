@@ -36,6 +36,7 @@ struct Tally {
     std::uint64_t telling = 0;    ///< cases whose data could reveal another order
     std::uint64_t digest = 0;     ///< of all bits that were made; the same for the same seed, wherever it runs
     std::map<std::string_view, std::uint64_t> classes;
+    std::map<Combination, std::uint64_t> combinations;
     std::optional<Finding> finding;  ///< the first one
     std::string trouble;             ///< why the backend could not serve; then the tally decides nothing
     double seconds = 0;
@@ -51,13 +52,15 @@ struct CampaignOptions {
     std::uint64_t seed = 1;
     std::uint64_t shard = 0, shards = 1;  ///< this machine tries the cases whose number is `shard` modulo `shards`
     int jobs = 1;
+    Limits limits{};
     std::function<std::unique_ptr<Backend>()> backend;  ///< one for each job
     std::function<void(std::span<const Tally>)> progress{};
 };
 [[nodiscard]] std::vector<Tally> run_campaign(const CampaignOptions& options);
 
 /// Case `index` of a property under a seed. Early ones are small.
-[[nodiscard]] rc::Shrinkable<Case> case_of(const Property& property, std::uint64_t seed, std::uint64_t index);
+[[nodiscard]] rc::Shrinkable<Case> case_of(const Property& property, std::uint64_t seed, std::uint64_t index,
+                                           const Limits& limits = {});
 
 /// Runs a differing case again, shrinks it if it repeats, and says what it shows.
 [[nodiscard]] Finding investigate(const Property& property, const rc::Shrinkable<Case>& found, Backend& backend);

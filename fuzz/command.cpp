@@ -13,6 +13,7 @@
 #include "fuzz/campaign.hpp"
 #include "fuzz/commands.hpp"
 #include "fuzz/report.hpp"
+#include "fuzz/small_worlds.hpp"
 #include "model/cli.hpp"
 
 namespace samesum {
@@ -48,7 +49,33 @@ std::pair<std::uint64_t, std::uint64_t> parse_shard(const std::string& word) {
     throw UsageError(fmt::format("--shard '{}': reads like 0/4 .. 3/4", word));
 }
 
-std::vector<const Property*> chosen_properties(const Options& options) {
+Limits parse_limits(const Options& options) {
+    Limits limits;
+    const auto each_word = [](const std::string& text, auto visit) {
+        for (std::size_t begin = 0; begin <= text.size();) {
+            const std::size_t end = std::min(text.find(',', begin), text.size());
+            visit(text.substr(begin, end - begin));
+            begin = end + 1;
+        }
+    };
+    if (const auto list = options.find<std::string>("dtypes"))
+        each_word(*list, [&](const std::string& word) {
+            limits.formats.push_back(parse_format(word));
+            if (!traits(limits.formats.back()).is_float)
+                throw UsageError(fmt::format("--dtypes {}: integers add in any order; floats only", word));
+        });
+    if (const auto list = options.find<std::string>("ranks"))
+        each_word(*list, [&](const std::string& word) {
+            int ranks = 0;
+            const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), ranks);
+            if (error != std::errc{} || stop != word.data() + word.size() || ranks < 1 || ranks > 16)
+                throw UsageError(fmt::format("--ranks '{}': numbers from 1 to 16, e.g. 2,4,8", *list));
+            limits.ranks.push_back(ranks);
+        });
+    return limits;
+}
+
+std::vector<const Property*> chosen_properties(const Options& options, const Limits& limits) {
     std::vector<const Property*> chosen;
     const auto globs = options.find<std::vector<std::string>>("property").value_or(std::vector<std::string>{});
     for (const Property& property : properties()) {
@@ -56,11 +83,12 @@ std::vector<const Property*> chosen_properties(const Options& options) {
                                           : std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
                                                 return ::fnmatch(glob.c_str(), property.name.c_str(), 0) == 0;
                                             });
-        if (wanted) chosen.push_back(&property);
+        if (wanted && limits.allows_ranks(property.least_ranks, property.most_ranks)) chosen.push_back(&property);
     }
     if (chosen.empty())
         throw UsageError(
-            fmt::format("--property '{}' names no property; samesum fuzz --list names them", fmt::join(globs, "', '")));
+            fmt::format("--property '{}' names no property that --ranks leaves; samesum fuzz --list names them",
+                        fmt::join(globs, "', '")));
     return chosen;
 }
 
@@ -194,6 +222,8 @@ Exit fuzz_command(std::span<const std::string> arguments) {
         "corpus", po::value<std::string>()->value_name("DIR"), "replay its findings first, write new ones to it")(
         "junit", po::value<std::string>()->value_name("FILE"), "also write the answer as JUnit XML")(
         "shard", po::value<std::string>()->default_value("0/1")->value_name("I/N"), "this machine's part of the cases")(
+        "ranks", po::value<std::string>()->value_name("LIST"), "only so many ranks, e.g. 2,4,8")(
+        "dtypes", po::value<std::string>()->value_name("LIST"), "only these formats, e.g. bfloat16,float32")(
         "jobs", po::value<int>(), "properties at a time (all cores if nothing is said)")(
         "self-test", "only hunt the planted faults, and show each")(
         "ledger", "the short run that samesum verify takes over: the main claims for 8 s or --cases");
@@ -212,10 +242,12 @@ Exit fuzz_command(std::span<const std::string> arguments) {
         return as_claimed ? Exit::as_claimed : Exit::not_as_claimed;
     }
 
-    CampaignOptions campaign{.properties = chosen_properties(options),
+    const Limits limits = parse_limits(options);
+    CampaignOptions campaign{.properties = chosen_properties(options, limits),
                              .cases = options.find<std::uint64_t>("cases"),
                              .seconds = options.find<double>("seconds"),
                              .seed = parse_seed(options.get<std::string>("seed")),
+                             .limits = limits,
                              .backend = make};
     if (campaign.cases && campaign.seconds) throw UsageError("--cases and --seconds: one of them");
     if (campaign.cases && *campaign.cases == 0) throw UsageError("--cases 0: a campaign tries 1 case or more");
@@ -275,13 +307,18 @@ Exit fuzz_command(std::span<const std::string> arguments) {
 
     for (const Tally& tally : tallies) evidence.push_back(evidence_of(tally, head.backend));
     evidence.push_back(evidence_of(hunts));
+    // Whole worlds belong to whole campaigns, and to the first of several machines.
+    if (!options.has("property") && campaign.shard == 0)
+        for (Evidence& line : small_worlds(*backend, !options.has("ledger"))) evidence.push_back(std::move(line));
     if (corpus) keep_findings(*corpus, tallies, head);
     if (file) write_json(*file, json_of(head, tallies, hunts, evidence));
     if (const auto junit = options.find<std::string>("junit")) write_file(*junit, junit_of(evidence));
     if (quiet) return exit_of(evidence);
     std::uint64_t cases = 0;
     for (const Tally& tally : tallies) cases += tally.cases;
-    if (!options.has("ledger")) fmt::print("\nwhat the cases were:\n{}\n", histogram_of(tallies));
+    if (!options.has("ledger"))
+        fmt::print("\nwhat the cases were:\n{}\nwhat of NCCL they reached:\n{}\n", histogram_of(tallies),
+                   coverage_of(tallies));
     fmt::print("{}", format_ledger(evidence, colourful(STDOUT_FILENO)));
     fmt::print("{} cases in {:.1f} s, {:.0f} a second, digest {:016x}\n", cases, seconds,
                static_cast<double>(cases) / std::max(seconds, 1e-3), digest_of(tallies));

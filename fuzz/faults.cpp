@@ -16,6 +16,7 @@ struct Tampering {
     std::function<void(Request&, std::uint64_t& row)> request{};
     std::function<ReductionTree(ReductionTree, const Order&, const Request&, std::uint64_t row)> tree{};
     std::function<void(const Request&, std::vector<Bits>&)> leaves{};
+    std::ptrdiff_t offset = 0;  ///< elements by which a whole buffer is read too late
     std::function<Bits(Format, Bits, Bits)> add{};
     std::function<void(CombinePlan&)> plan{};
 };
@@ -39,7 +40,12 @@ public:
             const Order order = plan.schedule.segment_at(row * request.routing.hidden + column).order;
             ReductionTree tree = order.as_tree();
             if (tampering_.tree) tree = tampering_.tree(std::move(tree), order, request, own_row);
-            for (std::size_t q = 0; q < leaves.size(); ++q) leaves[q] = partials.at(static_cast<int>(q), row, column);
+            const auto element = static_cast<std::ptrdiff_t>(row * request.routing.hidden + column) + tampering_.offset;
+            const auto size = static_cast<std::ptrdiff_t>(request.routing.elements());
+            const auto read = static_cast<std::uint64_t>((element + size) % size);
+            for (std::size_t q = 0; q < leaves.size(); ++q)
+                leaves[q] =
+                    partials.at(static_cast<int>(q), read / request.routing.hidden, read % request.routing.hidden);
             if (tampering_.leaves) tampering_.leaves(request, leaves);
             const bool own_addition = tampering_.add && plan.accumulation == Accumulation::per_hop;
             result.push_back(
@@ -90,13 +96,7 @@ const std::vector<Fault>& table() {
                   }};
               }),
         fault("offset_by_one_element", "elements are taken one element too early", "scatter_is_pure_movement",
-              [] {
-                  return Tampering{
-                      .leaves = [previous = std::vector<Bits>()](const Request&, std::vector<Bits>& x) mutable {
-                          std::swap(previous, x);
-                          x.resize(previous.size());
-                      }};
-              }),
+              [] { return Tampering{.offset = -1}; }),
         fault("ring_order", "ordered sums begin with the owner's successor, as rings do",
               "gather_ordered_is_owner_invariant",
               [] {

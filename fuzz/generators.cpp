@@ -3,9 +3,11 @@
 #include "fuzz/generators.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "fuzz/backend.hpp"
+#include "model/error.hpp"
 #include "model/witness.hpp"
 
 namespace samesum::fuzz {
@@ -45,6 +47,27 @@ std::uint64_t Draw::below(std::uint64_t bound) {
 
 int Draw::between(int least, int most) {
     return least + static_cast<int>(below(static_cast<std::uint64_t>(most - least) + 1));
+}
+
+bool Limits::allows_ranks(int least, int most) const {
+    return ranks.empty() || std::any_of(ranks.begin(), ranks.end(), [&](int n) { return n >= least && n <= most; });
+}
+
+Format Draw::format() {
+    if (limits_ != nullptr && !limits_->formats.empty()) return pick(limits_->formats);
+    return one_in(3) ? Format::bfloat16 : pick(float_formats);
+}
+
+int Draw::ranks(int least, int most) {
+    if (limits_ != nullptr && !limits_->ranks.empty()) {
+        std::vector<int> allowed;
+        for (const int n : limits_->ranks)
+            if (n >= least && n <= most) allowed.push_back(n);
+        ensure(!allowed.empty(), "properties that the limits leave no ranks are left out");
+        return pick(allowed);
+    }
+    const int cap = std::clamp(3 + size_ / 8, least, most);
+    return one_in(2) ? std::min(cap, std::max(4, least)) : between(least, cap);
 }
 
 Bits draw_edge(Draw& draw, Format format) {
@@ -224,20 +247,25 @@ namespace {
 
 bool has_call(const Side& side) { return side.maker != Maker::tree; }
 
-/// The side without rank r; its rows go to nobody, or to the rank before (else behind) it. Nothing where the token
-/// would be lost.
-std::optional<Side> without_rank(const Side& side, int r, bool keep_rows) {
+/// The side without rank r, whose rows go to `heir`, or to nobody when that is r itself. Nothing where the token would
+/// be lost or r contributes from a seat.
+std::optional<Side> without_rank(const Side& side, int r, int heir) {
     Side less = side;
-    const auto place = static_cast<std::size_t>(r);
-    const std::uint64_t size = side.sizes[place];
-    const std::uint64_t first = Routing{side.sizes, 1}.first_row(r);
-    if (keep_rows) {
-        less.sizes[r > 0 ? place - 1 : place + 1] += size;
-    } else if (side.row >= first) {
-        if (side.row < first + size) return std::nullopt;
-        less.row -= size;
+    const auto place = [](int rank) { return static_cast<std::size_t>(rank); };
+    if (std::find(less.seats.begin(), less.seats.end(), r) != less.seats.end()) return std::nullopt;
+    for (int& seat : less.seats) seat -= seat > r ? 1 : 0;
+    const Routing before{side.sizes, 1};
+    const int owner = before.owner(side.row);
+    const std::uint64_t within = side.row - before.first_row(owner);
+    if (heir == r && owner == r) return std::nullopt;
+    std::uint64_t behind = within;
+    if (heir != r) {
+        if (owner == r) behind += side.sizes[place(heir)];
+        less.sizes[place(heir)] += side.sizes[place(r)];
     }
     less.sizes.erase(less.sizes.begin() + r);
+    const int kept = owner == r ? heir : owner;
+    less.row = Routing{less.sizes, 1}.first_row(kept - (kept > r ? 1 : 0)) + behind;
     for (Ring& ring : less.rings) {
         ring.erase(std::find(ring.begin(), ring.end(), r));
         for (int& rank : ring) rank -= rank > r ? 1 : 0;
@@ -258,6 +286,33 @@ std::size_t complexity(Format format, Bits bits) {
     return static_cast<std::size_t>(std::find(simple.begin(), simple.end(), bits) - simple.begin());
 }
 
+std::size_t complexity(Format format, std::span<const Bits> x) {
+    std::size_t sum = 0;
+    for (const Bits bits : x) sum += complexity(format, bits);
+    return sum;
+}
+
+/// M, -M and 1 on the leaves that the two sides' orders bracket differently, where that is simpler than what is there.
+std::optional<Case> with_witness(const Case& c) {
+    if (!c.a.seats.empty() || !c.b.seats.empty() || c.a.sizes.size() != c.b.sizes.size()) return std::nullopt;
+    const auto witness = separating_witness(tree_of(c, c.a), tree_of(c, c.b), c.format);
+    if (!witness || witness->leaves.size() != c.x.size()) return std::nullopt;
+    if (complexity(c.format, witness->leaves) >= complexity(c.format, c.x)) return std::nullopt;
+    Case simple = c;
+    simple.x = witness->leaves;
+    return simple;
+}
+
+/// Small ones first; large numbers shrink in large steps, so that shrinking is quick.
+std::vector<std::uint64_t> smaller_numbers(std::uint64_t number, std::uint64_t least) {
+    std::vector<std::uint64_t> found;
+    for (const std::uint64_t less : {least, least + 1, number / 2, number > 1 ? std::bit_floor(number - 1) : 0,
+                                     number - number / 4, number <= 8 ? number - 1 : number})
+        if (less >= least && less < number && std::find(found.begin(), found.end(), less) == found.end())
+            found.push_back(less);
+    return found;
+}
+
 void simplify_side(const Case& c, Side Case::*which, std::vector<Case>& found) {
     const Side& side = c.*which;
     if (!has_call(side)) return;
@@ -276,6 +331,12 @@ void simplify_side(const Case& c, Side Case::*which, std::vector<Case>& found) {
     const Routing routing{side.sizes, 1};
     const int owner = routing.owner(side.row);
     // All others' rows at once, then each rank's.
+    for (const int heir : {owner, 0}) {
+        Side together = side;
+        together.sizes.assign(side.sizes.size(), 0);
+        together.sizes[static_cast<std::size_t>(heir)] = routing.rows();
+        if (std::count(side.sizes.begin(), side.sizes.end(), 0u) + 1 < side.ranks()) offer(std::move(together));
+    }
     Side alone = side;
     alone.row -= routing.first_row(owner);
     for (int r = 0; r < side.ranks(); ++r)
@@ -284,8 +345,7 @@ void simplify_side(const Case& c, Side Case::*which, std::vector<Case>& found) {
     for (int r = 0; r < side.ranks(); ++r) {
         const auto place = static_cast<std::size_t>(r);
         const std::uint64_t size = side.sizes[place], first = routing.first_row(r);
-        for (const std::uint64_t less : {std::uint64_t{0}, std::uint64_t{1}, size / 2, size - 1}) {
-            if (size == 0 || less >= size) continue;
+        for (const std::uint64_t less : smaller_numbers(size, 0)) {
             if (side.row < first) {
                 with_size(place, less, side.row);
             } else if (side.row >= first + size) {
@@ -298,7 +358,7 @@ void simplify_side(const Case& c, Side Case::*which, std::vector<Case>& found) {
         }
     }
     if (routing.equal_sizes() && side.sizes.front() > 1)
-        for (const std::uint64_t less : {std::uint64_t{1}, side.sizes.front() / 2, side.sizes.front() - 1}) {
+        for (const std::uint64_t less : smaller_numbers(side.sizes.front(), 1)) {
             Side smaller = side;
             std::fill(smaller.sizes.begin(), smaller.sizes.end(), less);
             const std::uint64_t within = side.row - routing.first_row(owner);
@@ -322,26 +382,39 @@ std::vector<Case> simpler(const Case& c) {
         if (simple != c) found.push_back(std::move(simple));
     };
     const bool calls = has_call(c.a) && has_call(c.b);
-    const bool same_ranks = calls && c.a.ranks() == c.b.ranks() && c.a.seats.empty() && c.b.seats.empty();
+    const bool same_ranks = calls && c.a.ranks() == c.b.ranks() && c.a.seats == c.b.seats;
     if (same_ranks && c.a.ranks() > 1)
         for (int r = c.a.ranks() - 1; r >= 0; --r)
-            for (const bool keep_a : {false, true})
-                for (const bool keep_b : {false, true}) {
-                    const auto a = without_rank(c.a, r, keep_a), b = without_rank(c.b, r, keep_b);
-                    if (!a || !b) continue;
-                    Case simple = c;
-                    simple.a = *a;
-                    simple.b = *b;
-                    simple.x.erase(simple.x.begin() + r);
-                    offer(std::move(simple));
-                }
+            for (int heir = c.a.ranks() - 1; heir >= 0; --heir) {
+                // Among many ranks the next one inherits; among few each one is tried.
+                if (c.a.ranks() > 5 && heir != r && heir != (r > 0 ? r - 1 : 1)) continue;
+                for (const bool a_inherits : {false, true})
+                    for (const bool b_inherits : {false, true}) {
+                        if (heir == r && (a_inherits || b_inherits)) continue;
+                        const auto a = without_rank(c.a, r, a_inherits ? heir : r);
+                        const auto b = without_rank(c.b, r, b_inherits ? heir : r);
+                        if (!a || !b) continue;
+                        Case simple = c;
+                        simple.a = *a;
+                        simple.b = *b;
+                        if (c.a.seats.empty()) simple.x.erase(simple.x.begin() + r);
+                        offer(std::move(simple));
+                    }
+            }
+    if (calls && !same_ranks && !c.b.seats.empty() && c.b.ranks() > 1)
+        for (int r = c.b.ranks() - 1; r >= 0; --r)
+            if (const auto b = without_rank(c.b, r, r > 0 ? r - 1 : 1)) {
+                Case simple = c;
+                simple.b = *b;
+                offer(std::move(simple));
+            }
+    if (auto simple = with_witness(c)) found.push_back(std::move(*simple));
     if (c.fill != 0) {
         Case simple = c;
         simple.fill = 0;
         offer(std::move(simple));
     }
-    for (const std::uint64_t hidden : {std::uint64_t{1}, c.hidden / 2, c.hidden - 1}) {
-        if (hidden < 1 || hidden >= c.hidden) continue;
+    for (const std::uint64_t hidden : smaller_numbers(c.hidden, 1)) {
         Case simple = c;
         simple.hidden = hidden;
         simple.column = std::min(c.column, hidden - 1);
@@ -393,7 +466,15 @@ std::vector<Case> simpler(const Case& c) {
         if (c.a.root == c.b.root && c.a.root > 0) {
             Case simple = c;
             simple.a.root = simple.b.root = 0;
-            offer(std::move(simple));
+            offer(simple);
+            // The same with the names of two ranks exchanged, so that each keeps its place on the rings.
+            if (same_ranks && c.a.seats.empty()) {
+                for (Side* side : {&simple.a, &simple.b})
+                    for (Ring& ring : side->rings)
+                        for (int& rank : ring) rank = rank == 0 ? c.a.root : rank == c.a.root ? 0 : rank;
+                std::swap(simple.x[0], simple.x[static_cast<std::size_t>(c.a.root)]);
+                offer(std::move(simple));
+            }
         }
         if (c.a.protocol == c.b.protocol && c.a.protocol != Protocol::simple) {
             Case simple = c;

@@ -18,11 +18,20 @@
 
 namespace samesum::fuzz {
 
+/// What a campaign keeps to; empty lists leave everything open.
+struct Limits {
+    std::vector<Format> formats{};
+    std::vector<int> ranks{};
+
+    [[nodiscard]] bool allows_ranks(int least, int most) const;
+};
+
 /// Draws from RapidCheck's generator without its combinators, whose allocations cost more than a case does. The mapping
 /// to ranges is our own integer work, so that a seed gives the same cases everywhere.
 class Draw {
 public:
-    Draw(const rc::Random& random, int size) : random_(random), size_(size) {}
+    Draw(const rc::Random& random, int size, const Limits* limits = nullptr)
+        : random_(random), size_(size), limits_(limits) {}
 
     [[nodiscard]] std::uint64_t bits() { return random_.next(); }
     /// 0 .. bound - 1; bound > 0.
@@ -44,10 +53,14 @@ public:
     }
     /// RapidCheck's size: early cases are small, 100 is nominal.
     [[nodiscard]] int size() const { return size_; }
+    /// A float format, and a number of ranks between least and most, as the limits allow.
+    [[nodiscard]] Format format();
+    [[nodiscard]] int ranks(int least, int most);
 
 private:
     rc::Random random_;
     int size_;
+    const Limits* limits_;
 };
 
 /// A generator from a function of Draw, without shrinking.

@@ -6,6 +6,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "model/error.hpp"
@@ -45,10 +46,8 @@ void draw_place(Draw& draw, const Case& c, Side& side, const Wanted& wanted) {
 
 Case draw_token(Draw& draw, const Wanted& wanted) {
     Case c;
-    c.format = draw.one_in(3) ? Format::bfloat16 : draw.pick(float_formats);
-    const int cap = std::clamp(3 + draw.size() / 8, wanted.least_ranks, wanted.most_ranks);
-    const int ranks =
-        draw.one_in(2) ? std::min(cap, std::max(4, wanted.least_ranks)) : draw.between(wanted.least_ranks, cap);
+    c.format = draw.format();
+    const int ranks = draw.ranks(wanted.least_ranks, wanted.most_ranks);
     c.hidden = draw.pick({1, 1, 2, 3, 8, 16, 64});
     c.column = draw.below(c.hidden);
     c.fill = 1 + draw.below(1'000'000);
@@ -184,6 +183,7 @@ Property invariance_of(Scheme scheme, Invariance invariance, bool any_rings, Ver
         .scope = "3 to 16 ranks, every float format",
         .expected = expected,
         .of_orders = expected == Verdict::upheld,
+        .least_ranks = wanted.least_ranks,
     };
     property.draw = [=](Draw& draw) {
         Case c = draw_token(draw, wanted);
@@ -232,7 +232,7 @@ Property of_trees(std::string name, std::string sentence, const char* a, const c
                       .headline = true};
     property.draw = [=](Draw& draw) {
         Case c;
-        c.format = draw.pick(float_formats);
+        c.format = draw.format();
         c.x = draw_partials(draw, c.format, static_cast<std::size_t>(tree_a.leaf_count()));
         c.a.maker = c.b.maker = Maker::tree;
         c.a.tree = tree_a;
@@ -275,7 +275,9 @@ Property three_ranks() {
                           "with 3 ranks every ring gives fixed_root the same bits, since the root adds last and "
                           "the others commute",
                       .scope = "3 ranks, any rings",
-                      .of_orders = true};
+                      .of_orders = true,
+                      .least_ranks = 3,
+                      .most_ranks = 3};
     const Wanted wanted{.scheme = Scheme::fixed_root, .least_ranks = 3, .most_ranks = 3, .one_ring = false};
     property.draw = [=](Draw& draw) {
         Case c = draw_token(draw, wanted);
@@ -296,7 +298,9 @@ Property two_ranks() {
     Property property{.name = "two_ranks_agree",
                       .sentence = "with 2 ranks every scheme makes the same bits, wherever the token lies",
                       .scope = "2 ranks, every pair of schemes",
-                      .headline = true};
+                      .headline = true,
+                      .least_ranks = 2,
+                      .most_ranks = 2};
     property.draw = [](Draw& draw) {
         const Wanted wanted{
             .scheme = draw.pick(all_schemes), .least_ranks = 2, .most_ranks = 2, .one_ring = false, .pat = true};
@@ -320,8 +324,9 @@ Property two_ranks() {
 Property broadcast_equals_root() {
     Property property{.name = "reduce_broadcast_equals_fixed_root",
                       .sentence = "both are one ncclReduce to the root and then pure movement",
-                      .scope = "2 to 16 ranks, any rings",
-                      .of_orders = true};
+                      .scope = "3 to 16 ranks, any rings",
+                      .of_orders = true,
+                      .least_ranks = 3};
     property.draw = [](Draw& draw) {
         Case c = draw_token(draw, {.scheme = Scheme::fixed_root, .least_ranks = 3, .one_ring = false});
         c.b.scheme = Scheme::reduce_broadcast;
@@ -344,7 +349,8 @@ Property ordered_agree() {
                           "whatever routing and rings",
                       .scope = "3 to 16 ranks",
                       .headline = true,
-                      .of_orders = true};
+                      .of_orders = true,
+                      .least_ranks = 3};
     constexpr std::array ordered{Scheme::gather_ordered, Scheme::exchange_ordered, Scheme::direct_ordered};
     property.draw = [=](Draw& draw) {
         const Wanted wanted{.scheme = draw.pick(ordered), .least_ranks = 3, .one_ring = false};
@@ -368,9 +374,10 @@ Property exact_order_free() {
     Property property{
         .name = "exact_is_order_free",
         .sentence = "exact makes the same bits whichever ranks hold the partials, and on however many ranks",
-        .scope = "2 to 16 ranks, permuted and regrouped",
+        .scope = "3 to 16 ranks, permuted and regrouped",
         .headline = true,
-        .of_orders = true};
+        .of_orders = true,
+        .least_ranks = 3};
     property.draw = [](Draw& draw) {
         Wanted wanted{.scheme = Scheme::exact, .least_ranks = 3, .one_ring = false};
         Case c = draw_token(draw, wanted);
@@ -409,11 +416,8 @@ Property pure_movement() {
                       .scope = "1 to 16 ranks, every scheme",
                       .headline = true};
     property.draw = [](Draw& draw) {
-        const Wanted wanted{.scheme = draw.pick(all_schemes),
-                            .least_ranks = 1,
-                            .most_ranks = draw.one_in(4) ? 1 : 16,
-                            .one_ring = false,
-                            .pat = true};
+        const Wanted wanted{
+            .scheme = draw.pick(all_schemes), .least_ranks = 1, .most_ranks = 16, .one_ring = false, .pat = true};
         Case c = draw_token(draw, wanted);
         c.x.resize(1);
         if (draw.one_in(3)) c.x.front() = draw_edge(draw, c.format);
@@ -424,8 +428,10 @@ Property pure_movement() {
         return c;
     };
     property.objection = [](const Case& c) -> std::string {
-        if (c.a.maker != Maker::combine || c.b.maker != Maker::movement || c.x.size() != 1)
-            return "a combines, b moves one contributor's row";
+        Side expected = c.a;
+        expected.maker = Maker::movement;
+        if (c.a.maker != Maker::combine || c.b != expected || c.x.size() != 1)
+            return "a combines, b moves the one contributor's row, and is else as a";
         if (!may_travel(c)) return "this x does not survive an addition of -0";
         return {};
     };
@@ -435,9 +441,10 @@ Property pure_movement() {
 Property predicted() {
     Property property{.name = "results_are_as_predicted",
                       .sentence = "what the backend makes is what the model's order makes of the partials",
-                      .scope = "2 to 16 ranks, every scheme, any rings",
+                      .scope = "3 to 16 ranks, every scheme, any rings",
                       .headline = true,
-                      .of_orders = true};
+                      .of_orders = true,
+                      .least_ranks = 3};
     property.draw = [](Draw& draw) {
         const Wanted wanted{
             .scheme = draw.pick(all_schemes), .least_ranks = 3, .one_ring = draw.one_in(2), .pat = true};
@@ -458,7 +465,8 @@ Property any_root() {
     Property property{.name = "fixed_root_is_root_invariant",
                       .sentence = "the root may be any rank",
                       .scope = "3 to 16 ranks, one ring",
-                      .expected = Verdict::refuted};
+                      .expected = Verdict::refuted,
+                      .least_ranks = 3};
     property.draw = [](Draw& draw) {
         Case c = draw_token(draw, {.scheme = Scheme::fixed_root, .least_ranks = 3});
         c.b.root = (c.a.root + draw.between(1, c.a.ranks() - 1)) % c.a.ranks();
@@ -514,9 +522,9 @@ rc::Shrinkable<Case> shrinkable(const Property& property, Case c) {
     });
 }
 
-rc::Gen<Case> cases(const Property& property) {
-    return [&property](const rc::Random& random, int size) {
-        Draw draw(random, size);
+rc::Gen<Case> cases(const Property& property, const Limits& limits) {
+    return [&property, limits](const rc::Random& random, int size) {
+        Draw draw(random, size, &limits);
         Case c = property.draw(draw);
         c.property = property.name;
         return shrinkable(property, std::move(c));
@@ -575,6 +583,23 @@ Case about_column(const Case& c, std::uint64_t column) {
     return other;
 }
 
+std::optional<Combination> combination(const Case& c) {
+    if (c.a.maker != Maker::combine || !by_nccl(c.a.scheme)) return std::nullopt;
+    const Request request = request_of(c, c.a);
+    const CombinePlan plan =
+        plan_combine(request.scheme, request.comm, request.routing, request.format, request.options);
+    std::uint64_t channels = 0;
+    for (const Part& part : plan.schedule.parts()) channels |= std::uint64_t{1} << (part.channel % 64);
+    return Combination{c.a.scheme, dispatched(c.a.scheme, request.routing), *request.options.forced.algorithm,
+                       c.a.protocol, std::popcount(channels)};
+}
+
+std::string str(const Combination& c) {
+    return fmt::format("{}{} {} {} on {} channel{}", name(c.scheme),
+                       c.scheme == c.dispatched ? "" : fmt::format(" as {}", name(c.dispatched)), name(c.algorithm),
+                       name(c.protocol), c.channels, c.channels == 1 ? "" : "s");
+}
+
 bool tells_orders(const Case& c) {
     const HopArithmetic hop(c.format);
     const auto n = c.x.size();
@@ -590,14 +615,6 @@ bool tells_orders(const Case& c) {
     for (std::size_t start = 1; start < n; ++start)
         if (fold(start, 1) != first) return true;
     return fold(n - 1, n - 1) != first;
-}
-
-ReductionTree tree_of(const Case& c, const Side& side) {
-    if (side.tree) return *side.tree;
-    const Request request = request_of(c, side);
-    const CombinePlan plan =
-        plan_combine(request.scheme, request.comm, request.routing, request.format, request.options);
-    return plan.schedule.segment_at(side.row * c.hidden + c.column).order.as_tree();
 }
 
 }  // namespace samesum::fuzz

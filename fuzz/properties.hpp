@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ struct Property {
     Verdict expected = Verdict::upheld;  ///< refuted: the claim is false, and the campaign must find that out
     bool headline = false;               ///< stands in the ledger of `samesum verify`
     bool of_orders = false;              ///< empty unless the data could tell another order
+    int least_ranks = 1, most_ranks = 16;
     std::function<Case(Draw&)> draw{};
     /// Why a case is none of the property's; empty when it is. Shrinking and replaying stay inside.
     std::function<std::string(const Case&)> objection{};
@@ -35,7 +37,7 @@ struct Property {
 [[nodiscard]] std::string objection(const Property& property, const Case& c);
 
 /// Cases of a property; their shrinks are cases of it, too.
-[[nodiscard]] rc::Gen<Case> cases(const Property& property);
+[[nodiscard]] rc::Gen<Case> cases(const Property& property, const Limits& limits = {});
 /// A given case with those shrinks.
 [[nodiscard]] rc::Shrinkable<Case> shrinkable(const Property& property, Case c);
 
@@ -52,10 +54,19 @@ struct Comparison {
 /// The case about another column of the same token: its partials written out instead of drawn from the fill.
 [[nodiscard]] Case about_column(const Case& c, std::uint64_t column);
 
+/// What of NCCL a case exercises: which call, as what, over how many channels.
+struct Combination {
+    Scheme scheme = Scheme::fixed_root, dispatched = Scheme::fixed_root;
+    Algorithm algorithm = Algorithm::ring;
+    Protocol protocol = Protocol::simple;
+    int channels = 0;  ///< that the call's elements travel on
+    friend auto operator<=>(const Combination&, const Combination&) = default;
+};
+/// Nothing where no call of NCCL adds.
+[[nodiscard]] std::optional<Combination> combination(const Case& c);
+[[nodiscard]] std::string str(const Combination& combination);
+
 /// Do some of a few other orders make other bits of the case's x? Else no order could show on it.
 [[nodiscard]] bool tells_orders(const Case& c);
-
-/// The order of the case's element, where one addition after another makes it.
-[[nodiscard]] ReductionTree tree_of(const Case& c, const Side& side);
 
 }  // namespace samesum::fuzz

@@ -8,22 +8,45 @@
 #include <boost/version.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#ifndef SAMESUM_COMMIT
-#define SAMESUM_COMMIT "unknown"
-#endif
-
 namespace samesum::fuzz {
 
-std::string commit() { return SAMESUM_COMMIT; }
+std::string commit() {
+    // An installed samesum has the commit in a file beside its programs; a built one lies in its checkout.
+    std::error_code error;
+    const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+    const std::string command = "cat '" + (folder / "commit").string() + "' 2>/dev/null || git -C '" + folder.string() +
+                                "' describe --always --dirty 2>/dev/null";
+    std::string text;
+    if (FILE* pipe = ::popen(command.c_str(), "r")) {
+        std::array<char, 128> buffer{};
+        while (std::fgets(buffer.data(), static_cast<int>(buffer.size()), pipe) != nullptr) text += buffer.data();
+        ::pclose(pipe);
+    }
+    return text.empty() ? "unknown" : text.substr(0, text.find('\n'));
+}
 
 std::string versions() {
     return fmt::format("compiler {}, fmt {}, nlohmann-json {}.{}.{}, boost {}.{}", __VERSION__, FMT_VERSION,
                        NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH,
                        BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000);
 }
+
+namespace {
+
+std::map<Combination, std::uint64_t> all_combinations(std::span<const Tally> tallies) {
+    std::map<Combination, std::uint64_t> sum;
+    for (const Tally& tally : tallies)
+        for (const auto& [combination, count] : tally.combinations) sum[combination] += count;
+    return sum;
+}
+
+}  // namespace
 
 std::uint64_t digest_of(std::span<const Tally> tallies) {
     std::uint64_t digest = 0;
@@ -58,6 +81,9 @@ nlohmann::ordered_json json_of(const Head& head, std::span<const Tally> tallies,
                               {"text", tally.finding->text}};
         document["properties"].push_back(std::move(row));
     }
+    document["combinations"] = nlohmann::ordered_json::object();
+    for (const auto& [combination, count] : all_combinations(tallies))
+        document["combinations"][str(combination)] = count;
     document["faults"] = nlohmann::ordered_json::array();
     for (const Hunt& hunt : hunts)
         document["faults"].push_back({{"fault", hunt.fault->name},
@@ -101,6 +127,13 @@ std::string junit_of(std::span<const Evidence> evidence) {
     std::ostringstream text;
     boost::property_tree::write_xml(text, root, boost::property_tree::xml_writer_make_settings<std::string>(' ', 2));
     return text.str();
+}
+
+std::string coverage_of(std::span<const Tally> tallies) {
+    std::string text;
+    for (const auto& [combination, count] : all_combinations(tallies))
+        text += fmt::format("  {:<66} {:>10}\n", str(combination), count);
+    return text;
 }
 
 std::string histogram_of(std::span<const Tally> tallies) {

@@ -1,0 +1,282 @@
+// Each world counts what it visits, and how often what it looks for could have shown.
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/small_worlds.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "model/cli.hpp"
+#include "model/error.hpp"
+#include "model/random.hpp"
+#include "model/witness.hpp"
+
+namespace samesum::fuzz {
+namespace {
+
+constexpr std::uint64_t hidden = 2;
+constexpr Format format = Format::bfloat16;
+
+/// Counts, remembers the first failure, and turns into a line of the ledger.
+class Visit {
+public:
+    Visit(std::string claim, std::string sentence, std::string scope)
+        : evidence_{.claim = std::move(claim),
+                    .sentence = std::move(sentence),
+                    .scope = std::move(scope),
+                    .expected = Verdict::upheld,
+                    .verdict = Verdict::inconclusive,
+                    .decided_by = {},
+                    .detail = {},
+                    .witness = {},
+                    .replay = {},
+                    .seconds = 0},
+          began_(monotonic_seconds()) {}
+
+    template <class Describe>
+    void check(bool good, Describe describe) {
+        ++checks_;
+        if (good) return;
+        ++failures_;
+        if (evidence_.witness.empty()) evidence_.witness = describe();
+    }
+    void one_more() { ++visited_; }
+
+    /// `telling`: how often a mistake could have shown; 0 makes the line vacuous.
+    [[nodiscard]] Evidence decided(std::uint64_t telling, std::string_view of_what) {
+        evidence_.verdict = failures_ > 0 ? Verdict::refuted : Verdict::upheld;
+        evidence_.decided_by = fmt::format("exhausted {}", visited_);
+        evidence_.detail = fmt::format("{} checks, {} failed; {} {}", checks_, failures_, telling, of_what);
+        if (telling == 0 || visited_ == 0) {
+            evidence_.verdict = Verdict::inconclusive;
+            evidence_.detail = "vacuous: " + evidence_.detail;
+        }
+        evidence_.seconds = monotonic_seconds() - began_;
+        return evidence_;
+    }
+
+private:
+    Evidence evidence_;
+    double began_;
+    std::uint64_t visited_ = 0, checks_ = 0, failures_ = 0;
+};
+
+/// A token's partial on a rank, the same wherever the token is.
+Bits partial(int token, int rank, std::uint64_t column) {
+    return Random::of(static_cast<std::uint64_t>(token) * 64 + static_cast<std::uint64_t>(rank), column)
+        .spread(format, 6);
+}
+
+/// tokens[row] is the token that lies there.
+std::vector<Bits> combine_tokens(Backend& backend, Scheme scheme, const Topology& topology,
+                                 const std::vector<std::uint64_t>& sizes, const std::vector<int>& tokens) {
+    const Request request{
+        scheme, {.topology = topology}, {sizes, hidden}, format, {.forced = {Algorithm::ring, Protocol::simple}}};
+    std::vector<std::vector<Bits>> buffers(sizes.size());
+    for (std::size_t rank = 0; rank < sizes.size(); ++rank)
+        for (const int token : tokens)
+            for (std::uint64_t column = 0; column < hidden; ++column)
+                buffers[rank].push_back(partial(token, static_cast<int>(rank), column));
+    return backend.combine(request, buffers);
+}
+
+std::array<Bits, hidden> row_of(const std::vector<Bits>& buffer, std::uint64_t row) {
+    std::array<Bits, hidden> bits{};
+    std::copy_n(buffer.begin() + static_cast<std::ptrdiff_t>(row * hidden), hidden, bits.begin());
+    return bits;
+}
+
+bool follows_owner(Scheme scheme) {
+    return scheme == Scheme::reduce_scatter || scheme == Scheme::reduce_per_owner || scheme == Scheme::vllm_default;
+}
+
+Topology ring_of(int ranks) {
+    Ring ring(static_cast<std::size_t>(ranks));
+    std::iota(ring.begin(), ring.end(), 0);
+    return Topology::from_rings(std::vector<Ring>(2, ring));
+}
+
+/// Calls visit(vector) for each vector of so many counts below their bounds.
+template <class Visitor>
+void for_each_vector(std::vector<int>& values, int bound, Visitor visit) {
+    std::fill(values.begin(), values.end(), 0);
+    for (;;) {
+        visit();
+        std::size_t i = 0;
+        while (i < values.size() && ++values[i] == bound) values[i++] = 0;
+        if (i == values.size()) return;
+    }
+}
+
+}  // namespace
+
+Evidence every_owner_assignment(Backend& backend, int tokens) {
+    Visit visit("every_owner_assignment",
+                "a token's bits depend on its owner in schemes that follow it, in others on nothing",
+                fmt::format("1 to {} tokens, 1 to 4 ranks, every scheme", tokens));
+    std::uint64_t telling = 0;
+    for (int ranks = 1; ranks <= 4; ++ranks) {
+        const Topology topology = ring_of(ranks);
+        // What (scheme, token, owner) made first; owner 0 stands for all where it must not matter.
+        std::map<std::tuple<Scheme, int, int>, std::array<Bits, hidden>> first;
+        for (int count = 1; count <= tokens; ++count) {
+            std::vector<int> owners(static_cast<std::size_t>(count));
+            for_each_vector(owners, ranks, [&] {
+                visit.one_more();
+                std::vector<std::uint64_t> sizes(static_cast<std::size_t>(ranks));
+                std::vector<int> order(owners.size());
+                std::iota(order.begin(), order.end(), 0);
+                std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+                    return owners[static_cast<std::size_t>(a)] < owners[static_cast<std::size_t>(b)];
+                });
+                for (const int owner : owners) ++sizes[static_cast<std::size_t>(owner)];
+                for (const Scheme scheme : all_schemes) {
+                    if (scheme == Scheme::reduce_scatter && !Routing{sizes, 1}.equal_sizes()) continue;
+                    const std::vector<Bits> result = combine_tokens(backend, scheme, topology, sizes, order);
+                    for (std::size_t row = 0; row < order.size(); ++row) {
+                        const int owner = owners[static_cast<std::size_t>(order[row])];
+                        const auto bits = row_of(result, row);
+                        const auto& expected =
+                            first.try_emplace({scheme, order[row], follows_owner(scheme) ? owner : 0}, bits)
+                                .first->second;
+                        visit.check(bits == expected, [&] {
+                            return fmt::format("{} of sizes {}: row {} is {}, was {}", name(scheme), str_sizes(sizes),
+                                               row, hex(format, bits[0]), hex(format, expected[0]));
+                        });
+                    }
+                }
+            });
+        }
+        for (const auto& [key, bits] : first) {
+            const auto& [scheme, token, owner] = key;
+            if (owner > 0 && first.count({scheme, token, 0}) > 0) telling += bits != first.at({scheme, token, 0});
+        }
+    }
+    return visit.decided(telling, "pairs of owners show in the bits of schemes that follow them");
+}
+
+Evidence every_sizes_vector(Backend& backend, int total) {
+    Visit visit("every_sizes_vector", "every row arrives once, with the sum of its own partials",
+                fmt::format("0 to {} rows on 4 ranks, every scheme", total));
+    const Topology topology = Topology::from_rings(std::vector<Ring>{{0, 2, 1, 3}, {0, 2, 1, 3}});
+    std::uint64_t telling = 0;
+    std::vector<int> sizes(4);
+    std::vector<int> tokens;
+    for_each_vector(sizes, total + 1, [&] {
+        const int rows = std::accumulate(sizes.begin(), sizes.end(), 0);
+        if (rows > total) return;
+        visit.one_more();
+        tokens.resize(static_cast<std::size_t>(rows));
+        std::iota(tokens.begin(), tokens.end(), 0);
+        const Routing routing{{sizes.begin(), sizes.end()}, hidden};
+        for (const Scheme scheme : all_schemes) {
+            if (scheme == Scheme::reduce_scatter && !routing.equal_sizes()) continue;
+            const std::vector<Bits> result = combine_tokens(backend, scheme, topology, routing.sizes, tokens);
+            visit.check(result.size() == routing.elements(), [&] {
+                return fmt::format("{} of sizes {}: {} elements", name(scheme), str_sizes(routing.sizes),
+                                   result.size());
+            });
+            for (std::uint64_t row = 0; row < routing.rows(); ++row) {
+                // What the order ends at decides the sum; the additions are written out here once more.
+                const bool in_rank_order = is_ordered(scheme) || scheme == Scheme::exact;
+                const int last = follows_owner(scheme) ? routing.owner(row) : 0;
+                const Ring walk = in_rank_order ? Ring{0, 1, 2, 3} : walk_ending_at({0, 2, 1, 3}, last);
+                for (std::uint64_t column = 0; column < hidden; ++column) {
+                    std::vector<Bits> x;
+                    for (const int rank : walk) x.push_back(partial(static_cast<int>(row), rank, column));
+                    const HopArithmetic hop(format);
+                    Bits sum = x[0];
+                    for (std::size_t i = 1; i < x.size(); ++i) sum = hop.add(sum, x[i]);
+                    telling += scheme == Scheme::exact && sum != exact_sum(format, x);
+                    if (scheme == Scheme::exact) sum = exact_sum(format, x);
+                    const Bits got = result[row * hidden + column];
+                    visit.check(got == sum, [&] {
+                        return fmt::format("{} of sizes {}: row {} is {}, should be {}", name(scheme),
+                                           str_sizes(routing.sizes), row, hex(format, got), hex(format, sum));
+                    });
+                }
+            }
+        }
+    });
+    return visit.decided(telling, "elements whose exact sum is another than that by additions");
+}
+
+Evidence every_tree(int leaves) {
+    Visit visit("every_tree",
+                "a tree reads back as printed, and every other one than rank order has a witness against it",
+                fmt::format("2 to {} leaves", leaves));
+    std::uint64_t telling = 0;
+    for (int n = 2; n <= leaves; ++n) {
+        std::vector<int> ranks(static_cast<std::size_t>(n));
+        std::iota(ranks.begin(), ranks.end(), 0);
+        const ReductionTree rank_order = ReductionTree::left_fold(ranks);
+        std::set<std::string> seen;
+        std::uint64_t expected = 1;
+        for (int k = 3; k <= 2 * n - 3; k += 2) expected *= static_cast<std::uint64_t>(k);
+        for (const ReductionTree& tree : all_trees(n)) {
+            visit.one_more();
+            const std::string text = tree.str();
+            const auto say = [&] { return text; };
+            visit.check(seen.insert(text).second, say);
+            visit.check(ReductionTree::parse(text) == tree && tree.canonical() == tree, say);
+            const auto witness = separating_witness(tree, rank_order, format);
+            visit.check(witness.has_value() == !same_order(tree, rank_order), say);
+            telling += witness.has_value();
+        }
+        visit.check(seen.size() == expected, [&] { return fmt::format("{} trees of {} leaves", seen.size(), n); });
+    }
+    return visit.decided(telling, "trees other than rank order");
+}
+
+Evidence every_float8_pair() {
+    Visit visit("every_float8_pair", "addition commutes, and is the exact sum rounded once",
+                "float8_e4m3 and float8_e5m2");
+    std::uint64_t telling = 0;
+    for (const Format f : {Format::float8_e4m3, Format::float8_e5m2}) {
+        const HopArithmetic hop(f);
+        for (Bits x = 0; x < 256; ++x)
+            for (Bits y = 0; y < 256; ++y) {
+                visit.one_more();
+                const Bits sum = hop.add(x, y);
+                const std::array both{x, y};
+                visit.check(sum == hop.add(y, x) && sum == exact_sum(f, both), [&] {
+                    return fmt::format("{}: {} + {} makes {}, exactly {}", name(f), hex(f, x), hex(f, y), hex(f, sum),
+                                       hex(f, exact_sum(f, both)));
+                });
+                telling += !is_nan(f, sum) && !add_is_exact(f, x, y);
+            }
+    }
+    return visit.decided(telling, "sums that are rounded");
+}
+
+Evidence every_float8_triple() {
+    Visit visit("every_float8_triple", "the exact sum of three values does not depend on their order",
+                "float8_e4m3 and float8_e5m2, unordered triples");
+    std::uint64_t telling = 0;
+    for (const Format f : {Format::float8_e4m3, Format::float8_e5m2}) {
+        const HopArithmetic hop(f);
+        for (Bits x = 0; x < 256; ++x)
+            for (Bits y = x; y < 256; ++y)
+                for (Bits z = y; z < 256; ++z) {
+                    visit.one_more();
+                    const Bits sum = exact_sum(f, std::array{x, y, z});
+                    visit.check(sum == exact_sum(f, std::array{z, y, x}) && sum == exact_sum(f, std::array{y, z, x}),
+                                [&] { return fmt::format("{}: {} {} {}", name(f), hex(f, x), hex(f, y), hex(f, z)); });
+                    telling += hop.add(hop.add(x, y), z) != hop.add(x, hop.add(y, z));
+                }
+    }
+    return visit.decided(telling, "triples whose sum by additions depends on the order");
+}
+
+std::vector<Evidence> small_worlds(Backend& backend, bool thorough) {
+    std::vector<Evidence> all{every_owner_assignment(backend, thorough ? 6 : 5), every_sizes_vector(backend, 12),
+                              every_tree(thorough ? 7 : 6), every_float8_pair()};
+    if (thorough) all.push_back(every_float8_triple());
+    return all;
+}
+
+}  // namespace samesum::fuzz

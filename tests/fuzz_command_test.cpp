@@ -1,0 +1,146 @@
+// samesum fuzz as a user meets it.
+// SPDX-License-Identifier: Apache-2.0
+#define BOOST_TEST_MODULE fuzz_command
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "model/cli.hpp"
+#include "model/evidence.hpp"
+#include "tests/program.hpp"
+
+using namespace samesum;
+using samesum::testing::Outcome;
+using samesum::testing::run;
+
+namespace {
+
+/// A folder of its own, gone afterwards.
+struct Scratch {
+    std::string path;
+    Scratch() {
+        path = (std::filesystem::temp_directory_path() / "samesum-fuzz-XXXXXX").string();
+        BOOST_REQUIRE(::mkdtemp(path.data()) != nullptr);
+    }
+    ~Scratch() { std::filesystem::remove_all(path); }
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+};
+
+std::string last_line(const std::string& text) {
+    const std::size_t end = text.find_last_not_of('\n');
+    return text.substr(text.rfind('\n', end) + 1, end - text.rfind('\n', end));
+}
+
+const std::string associative =
+    "addition_is_associative dtype=bfloat16 x=4400,c400,3f80 a: by=tree tree=((0+1)+2) b: tree=(0+(1+2))";
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_ledger_is_what_verify_reads) {
+    const Scratch scratch;
+    const std::string file = scratch.path + "/ledger.json";
+    const Outcome outcome = run("fuzz --ledger --cases 60 --seed 1 --json " + file);
+    BOOST_TEST(outcome.exit == 0, outcome.err + outcome.out);
+    const auto document = nlohmann::ordered_json::parse(read_file(file));
+    std::size_t refuted = 0, canaries = 0;
+    for (const auto& line : document.at("evidence")) {
+        const Evidence evidence = evidence_from_json(line);
+        BOOST_TEST(evidence.as_claimed(), evidence.claim);
+        canaries += evidence.claim == "planted_faults_are_caught";
+        if (evidence.verdict != Verdict::refuted) continue;
+        ++refuted;
+        BOOST_TEST(!evidence.witness.empty());
+        BOOST_TEST(evidence.replay.starts_with("samesum fuzz --replay '"));
+        // What the ledger says to type shows the refutation again.
+        const Outcome again = run(evidence.replay.substr(std::string("samesum ").size()));
+        BOOST_TEST(again.exit == 0, again.err);
+        BOOST_TEST(again.says("differ, as claimed"), again.out);
+    }
+    BOOST_TEST(refuted >= 5u);
+    BOOST_TEST(canaries == 1u);
+    const Outcome bare = run("fuzz --ledger --cases 60 --seed 1 --json -");
+    BOOST_TEST(nlohmann::ordered_json::parse(bare.out).at("digest") == document.at("digest"));
+}
+
+BOOST_AUTO_TEST_CASE(a_run_says_how_to_repeat_it) {
+    const std::string campaign = "fuzz --property 'fixed_root_*' --cases 100 --seed ";
+    const Outcome first = run(campaign + "1f3870be274f6c49"), second = run(campaign + "1f3870be274f6c49");
+    BOOST_TEST(first.exit == 0, first.out);
+    BOOST_TEST(first.out.starts_with("# seed 2249671975877176393\n# commit "), first.out.substr(0, 80));
+    const auto digest = [](const Outcome& o) {
+        const std::string line = last_line(o.out);
+        return line.substr(line.find("digest"));
+    };
+    BOOST_TEST(digest(first).size() == std::string("digest ").size() + 16);
+    BOOST_TEST(digest(first) == digest(second));
+    BOOST_TEST(digest(first) != digest(run(campaign + "2")));
+    BOOST_TEST(digest(first) == digest(run(campaign + "2249671975877176393 --jobs 1")));
+    for (const char* part : {"what the cases were:", "data: NaN", "fixed_root RING LL on", "claims came out as stated"})
+        BOOST_TEST(first.says(part), part);
+    const Outcome limited = run("fuzz --property 'gather_*' --cases 50 --ranks 8 --dtypes float16");
+    BOOST_TEST(limited.exit == 0);
+    BOOST_TEST(!limited.says("bfloat16  "));
+    BOOST_TEST(limited.says("ranks: 5 to 8                       200  100.0 %"), limited.out);
+}
+
+BOOST_AUTO_TEST_CASE(documents) {
+    const Scratch scratch;
+    const std::string json = scratch.path + "/fuzz.json", junit = scratch.path + "/fuzz.xml";
+    BOOST_TEST(run("fuzz --property 'addition_*' --cases 50 --json " + json + " --junit " + junit).exit == 0);
+    const std::string xml = read_file(junit);
+    BOOST_TEST(xml.find("<testsuite ") != std::string::npos);
+    BOOST_TEST(xml.find("tests=\"3\" failures=\"0\" errors=\"0\" skipped=\"0\"") != std::string::npos, xml);
+    BOOST_TEST(xml.find("name=\"addition_commutes\"") != std::string::npos);
+    const auto document = nlohmann::ordered_json::parse(read_file(json));
+    for (const char* field : {"seed", "commit", "backend", "versions", "digest", "evidence", "properties", "faults"})
+        BOOST_TEST(document.contains(field), field);
+    BOOST_TEST(document.at("faults").size() >= 20u);
+}
+
+BOOST_AUTO_TEST_CASE(replays_and_corpus) {
+    const Scratch scratch;
+    const Outcome one = run("fuzz --replay '" + associative + "'");
+    BOOST_TEST(one.exit == 0, one.err);
+    BOOST_TEST(one.says("differ, as claimed"));
+    BOOST_TEST(one.says("makes 1 (0x3f80)"));
+    std::string agreeing = associative;
+    agreeing.replace(agreeing.find("4400"), 4, "0000");
+    BOOST_TEST(run("fuzz --replay '" + agreeing + "'").exit == 1);
+    write_file(scratch.path + "/kept.txt", "# a finding\ncase: " + associative + "\nreplay: not a case\n");
+    BOOST_TEST(run("fuzz --replay " + scratch.path + "/kept.txt").exit == 0);
+    const std::string with_corpus = "fuzz --property addition_commutes --cases 10 --corpus " + scratch.path;
+    const Outcome good = run(with_corpus);
+    BOOST_TEST(good.exit == 0, good.err);
+    BOOST_TEST(good.says("1 cases replayed"));
+    write_file(scratch.path + "/stale.txt", agreeing + "\n");
+    const Outcome bad = run(with_corpus);
+    BOOST_TEST(bad.exit == 1);
+    BOOST_TEST(bad.says("stale.txt"));
+}
+
+BOOST_AUTO_TEST_CASE(wrong_input_is_said_in_one_line) {
+    struct Row {
+        std::string arguments;
+        int exit;
+        std::string complaint;
+    };
+    for (const Row& row :
+         {Row{"fuzz --cases 0", 2, "tries 1 case or more"}, Row{"fuzz --cases 5 --seconds 5", 2, "one of them"},
+          Row{"fuzz --seconds -1", 2, "above 0"}, Row{"fuzz --property 'no_*'", 2, "names no property"},
+          Row{"fuzz --seed xyz", 2, "--seed 'xyz'"}, Row{"fuzz --shard 4/4", 2, "0/4 .. 3/4"},
+          Row{"fuzz --shard 1", 2, "0/4 .. 3/4"}, Row{"fuzz --backend gpu", 2, "auto, model, nccl"},
+          Row{"fuzz --jobs 0", 2, "--jobs"}, Row{"fuzz --ranks 4,x", 2, "--ranks '4,x'"},
+          Row{"fuzz --ranks 2 --property 'three_*'", 2, "--ranks leaves"}, Row{"fuzz --dtypes int32", 2, "floats only"},
+          Row{"fuzz --corpus /no/such/folder", 2, "no such folder"},
+          Row{"fuzz --replay 'no_such_property dtype=bfloat16 x=0000 a: by=tree tree=0 b:'", 2, "--list"},
+          Row{"fuzz --replay 'addition_commutes dtype=bfloat16 x=0000 a: by=tree tree=0 b:'", 2, "the sides are"},
+          Row{"fuzz --replay ''", 2, "needs a name"}, Row{"fuzz --case 5", 2, "--case"}}) {
+        const Outcome outcome = run(row.arguments);
+        BOOST_TEST(outcome.exit == row.exit, row.arguments << ": " << outcome.exit << " " << outcome.err);
+        BOOST_TEST(outcome.complains(row.complaint), row.arguments << ": " << outcome.err);
+        BOOST_TEST(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1, outcome.err);
+    }
+    BOOST_TEST(run("fuzz --list").says("fixed_root_is_routing_invariant"));
+    BOOST_TEST(run("fuzz --self-test").says("28 of 28 planted faults caught"));
+}
