@@ -83,7 +83,7 @@ const std::vector<Folder> house{
     {"model", {"model"}, {"fmt", "nlohmann", "boost", "hwy"}},
     {"proofs", {"model", "proofs"}, {"fmt", "nlohmann", "z3"}},
     {"impl", {"model", "impl"}, {"fmt", "nlohmann", "cuda", "nccl"}},
-    {"fuzz", {"model", "impl", "fuzz"}, {"fmt", "nlohmann", "rapidcheck"}},
+    {"fuzz", {"model", "impl", "fuzz"}, {"fmt", "nlohmann", "boost", "rapidcheck"}},
     {"tests",
      {"model", "impl", "proofs", "fuzz", "tests"},
      {"fmt", "nlohmann", "boost", "hwy", "z3", "cuda", "nccl", "rapidcheck", "benchmark"}},
