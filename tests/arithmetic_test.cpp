@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(sums_and_products_are_the_rounded_exact_ones) {
         const HopArithmetic hop(format);
         Agreement add("sum"), multiply("product"), exact("exactness");
         add.of(format), multiply.of(format), exact.of(format);
-        visit_pairs(format, format == Format::float64 ? 20000 : 60000, 11, [&](Bits a, Bits b) {
+        visit_pairs(format, format == Format::float64 ? 10000 : 30000, 11, [&](Bits a, Bits b) {
             if (!both_finite(format, a, b)) return;
             add.see(format, a, b, hop.add(a, b), judge::sum(format, a, b));
             multiply.see(format, a, b, hop.multiply(a, b), judge::product(format, a, b));
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(float32_and_float64_are_this_machines_own) {
         const HopArithmetic hop(Format::float32);
         Agreement add("sum"), multiply("product"), fused("fused");
         Random random(5);
-        visit_pairs(Format::float32, 3000000, 12, [&](Bits a, Bits b) {
+        visit_pairs(Format::float32, 1000000, 12, [&](Bits a, Bits b) {
             if (is_nan(Format::float32, a) || is_nan(Format::float32, b)) return;
             const auto canonical = [](float x) {
                 return std::isnan(x) ? Bits{0x7fffffff} : std::bit_cast<std::uint32_t>(x);
@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(float32_and_float64_are_this_machines_own) {
     const HopArithmetic hop(Format::float64);
     Agreement add("sum"), multiply("product"), fused("fused");
     Random random(6);
-    visit_pairs(Format::float64, 2000000, 13, [&](Bits a, Bits b) {
+    visit_pairs(Format::float64, 700000, 13, [&](Bits a, Bits b) {
         if (is_nan(Format::float64, a) || is_nan(Format::float64, b)) return;
         const auto canonical = [](double x) { return std::isnan(x) ? 0xfff8000000000000 : std::bit_cast<Bits>(x); };
         add.see(Format::float64, a, b, hop.add(a, b), canonical(as_double(a) + as_double(b)));
