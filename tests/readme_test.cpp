@@ -33,6 +33,10 @@ std::string words(const std::string& line) { return std::regex_replace(line, std
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_ledger_is_what_verify_prints) {
+    if (!std::filesystem::exists(SAMESUM_BINARY_DIR "/samesum-fuzz")) {
+        BOOST_TEST_MESSAGE("skipped: without RapidCheck there is no samesum-fuzz, and its claims stay open");
+        return;
+    }
     const auto ledger = run("verify");
     BOOST_TEST(ledger.exit == 0, ledger.out << ledger.err);
     std::string printed;
