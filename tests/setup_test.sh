@@ -76,6 +76,7 @@ mkdir -p "$3/bin"; cp "$fake/spare/venv-python" "$3/bin/python"'
     stand_in cmake "${die//NAME/cmake}"'; mkdir -p "build/$2"; touch "build/$2/build.ninja"
 echo "-- fuzz/ is left out: because"'
     stand_in ninja '
+echo "[0/1] Re-checking globbed directories..."
 mkdir "$fake/busy" 2>/dev/null || echo OVERLAP >>"$fake/calls"; sleep 0.1; rmdir "$fake/busy"
 [[ ! -e $fake/broken ]] || { printf "[1/1] CXX a.o\nFAILED: a.o\na.cpp:1: error: broken\n"; exit 1; }
 for name in model proofs fuzz impl; do
