@@ -1,5 +1,6 @@
 // RapidCheck generators of what campaigns vary: bit patterns, partials, routings, rings; and how to make a case
-// simpler. SPDX-License-Identifier: Apache-2.0
+// simpler.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <rapidcheck/Gen.h>
