@@ -4,13 +4,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs on any machine with a GPU, NCCL's library on LD_LIBRARY_PATH if it is not where the build found it. Parts: forced,
-# free, grouped, captured, nodes, arithmetic, properties, faults, sanitizer, speed, large; without any, all of them.
+# free, grouped, captured, nodes, arithmetic, properties, faults, tests, sanitizer, speed, large, many; without any, all but many.
 set -uo pipefail
 
 build=${1:?usage: gpu_session.sh BUILD_FOLDER OUTPUT_FOLDER [part ...]}
 out=${2:?usage: gpu_session.sh BUILD_FOLDER OUTPUT_FOLDER [part ...]}
 shift 2
-parts=${*:-forced free grouped captured nodes arithmetic properties faults sanitizer speed large}
+parts=${*:-forced free grouped captured nodes arithmetic properties faults tests sanitizer speed large}
 here=$(dirname "$(readlink -f "$0")")
 impl=$build/samesum-impl
 mkdir -p "$out"
@@ -34,17 +34,23 @@ reveal() { step "$1" "$impl" reveal --patience 30 "${@:2}"; }
     date -u +"# %Y-%m-%d"
     nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader | sed 's/^/# /'
     env | grep -E '^(NCCL|CUDA)_' | sort | sed 's/^/# /'
-} >"$log"
+} >>"$log"
 
 for part in $parts; do
     case $part in
-    forced) # every algorithm and protocol by force; what NCCL refuses is listed as skipped
+    forced) # every algorithm and protocol by force, where NCCL has them
+        formats=float32,bfloat16,float16
         for ranks in 2 3 4 5 6 7 8; do
-            reveal 100 --ranks $ranks --algo ring,tree,pat --proto ll,ll128,simple --dtype float32,bfloat16,float16 \
-                --calls "reduce:$((ranks - 1)):5,reduce:0:20000,rs:5000,ar:5,ar:30001" \
-                --records "$out/forced-$ranks.jsonl"
+            reveal 60 --ranks $ranks --algo ring --proto ll,ll128,simple --dtype $formats \
+                --calls "reduce:$((ranks - 1)):5,reduce:0:20000,rs:5000,ar:5,ar:30001" --records "$out/forced-$ranks-ring.jsonl"
+            reveal 60 --ranks $ranks --algo tree --proto ll,ll128,simple --dtype $formats --calls ar:5,ar:30001 \
+                --records "$out/forced-$ranks-tree.jsonl"
+            reveal 60 --ranks $ranks --algo pat --proto simple --dtype $formats --calls rs:5,rs:5000,rs:40000 \
+                --records "$out/forced-$ranks-pat.jsonl"
         done
-        cat "$out"/forced-?.jsonl >"$out/forced.jsonl" && rm "$out"/forced-?.jsonl
+        cat "$out"/forced-?-*.jsonl >"$out/forced.jsonl" && rm "$out"/forced-?-*.jsonl
+        # What NCCL does not have is skipped with its word, never passed.
+        reveal 60 --ranks 2 --algo tree --calls reduce:0:100,rs:100,ar:100
         ;;
     free) # NCCL's own choices, counts around the thresholds of its cost model
         calls=
@@ -54,7 +60,9 @@ for part in $parts; do
         reveal 200 --ranks 2,4,8 --dtype float32 --calls "$calls" --records "$out/free.jsonl"
         reveal 100 --ranks 3,6,8 --dtype bfloat16,float16 --calls reduce:2:100000,rs:30000,ar:1000,ar:100000 \
             --records "$out/free-16-bits.jsonl"
-        reveal 100 --ranks 12,16,20 --dtype float32 --calls reduce:3:30000,rs:3000,ar:3000,ar:100000 \
+        ;;
+    many) # more ranks than cores care for; not among the parts that run by themselves
+        reveal 300 --ranks 12,16,20 --dtype float32 --calls reduce:3:30000,rs:3000,ar:3000,ar:100000 \
             --records "$out/free-many-ranks.jsonl"
         ;;
     grouped) # calls in one group share a choice and carry over channels
@@ -79,7 +87,7 @@ for part in $parts; do
         done
         step 200 "$impl" run --properties --ranks 8 --ranks-per-node 2 --json "$out/properties-8-in-nodes-of-2.json"
         # shellcheck disable=SC2086
-        step 200 "$impl" run --properties --ranks 8 --ranks-per-node 2 --hidden 16384 --scheme fixed_root \
+        step 200 "$impl" run --properties --ranks 8 --ranks-per-node 2 --hidden 4096 --scheme fixed_root \
             --graph-file "$graph" --json "$out/properties-unequal-rings.json"
         ;;
     arithmetic)
@@ -102,6 +110,10 @@ for part in $parts; do
             step 60 "$build/samesum-impl-faulty" run --properties --ranks 4 --cases 2 --hidden 256 \
                 --scheme gather_ordered,exchange_ordered --fault $fault
         done
+        ;;
+    tests)
+        step 60 "$build/impl_kernels_test"
+        step 200 "$build/impl_gpu_test"
         ;;
     sanitizer)
         sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)

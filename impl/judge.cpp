@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/error.hpp"
+#include "model/nccl_log.hpp"
 
 namespace samesum::gpu {
 namespace {
@@ -45,6 +46,16 @@ samesum::Communicator described_communicator(const LiveRanks& ranks) {
     if (ranks.ranks() == 1 && record.rings.empty()) return {Topology::one_rank_per_node(1), record.version};
     try {
         return communicator_of(record);
+    } catch (const UsageError&) {
+        // Its links are not those of nodes made by NCCL_HOSTID: what the log says is taken as it is.
+    }
+    try {
+        const samesum::NcclLog log = parse_nccl_log(ranks.start_log().text, "rank 0's log");
+        samesum::Communicator comm =
+            log.communicator().communicator(record.version, ranks.hardware().compute_capability);
+        if (!record.algorithms.empty()) set_algorithms(comm.settings, record.algorithms);
+        if (!record.protocols.empty()) set_protocols(comm.settings, record.protocols);
+        return comm;
     } catch (const UsageError& error) {
         throw Inconclusive(fmt::format("NCCL's description of its communicator is not modelled: {}", error.what()));
     }
@@ -147,6 +158,7 @@ std::string record_line(const LiveRanks& ranks, const ReduceGroup& group, std::s
                    {"nccl_version", str(ranks.hardware().nccl)},
                    {"gpu", fmt::format("{} sm_{}", ranks.hardware().gpus.front(), ranks.hardware().compute_capability)},
                    {"gpus", ranks.hardware().gpus.size()},
+                   {"graphs", ranks.start_log().graphs},
                    {"captured", group.captured}});
     return record.dump();
 }

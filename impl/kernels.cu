@@ -12,6 +12,8 @@
 namespace samesum::gpu {
 namespace {
 
+constexpr int threads = 512;
+
 /// How one format's values are stored, added in place, and added in float32. NaN results are the hardware's, which are
 /// also NCCL's: 0x7fffffff, 0x7fff, 0x7f; float64 keeps a payload.
 template <Format format>
@@ -172,7 +174,8 @@ private:
 constexpr int exact_threads = 128;
 
 template <class Stored, class Exact>
-__global__ __launch_bounds__(exact_threads) void sum_exactly(const __grid_constant__ Sources sources, Stored* result, std::uint64_t elements) {
+__global__ __launch_bounds__(exact_threads) void sum_exactly(const __grid_constant__ Sources sources, Stored* result,
+                                                             std::uint64_t elements) {
     const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
     for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements; i += stride) {
         Exact sum;
@@ -230,7 +233,8 @@ __device__ void add_all(const Sources& sources, std::byte* result, std::uint64_t
 }
 
 template <class Rule, int width>
-__global__ void sum_in_order(const __grid_constant__ Sources sources, std::byte* result, std::uint64_t elements) {
+__global__ __launch_bounds__(threads) void sum_in_order(const __grid_constant__ Sources sources, std::byte* result,
+                                                        std::uint64_t elements) {
     add_all<Rule, width>(sources, result, elements);
 }
 
@@ -253,9 +257,7 @@ __device__ std::uint64_t nanoseconds_now() {
 /// Thread q tells rank q that this block has come to `turn`, and waits until rank q's block has. False when a peer
 /// does not come in time: an error is better than a stuck GPU.
 __device__ bool meet(const KernelBarrier& barrier, std::uint32_t turn) {
-    __shared__ bool late;
-    if (threadIdx.x == 0) late = false;
-    __syncthreads();
+    bool late = false;
     for (unsigned q = threadIdx.x; q < static_cast<unsigned>(barrier.ranks); q += blockDim.x) {
         const std::size_t row = std::size_t{blockIdx.x} * static_cast<unsigned>(barrier.ranks);
         store_release(barrier.flags[q] + row + barrier.rank, turn);
@@ -269,14 +271,13 @@ __device__ bool meet(const KernelBarrier& barrier, std::uint32_t turn) {
                 break;
             }
     }
-    __syncthreads();
-    return !late;
+    return __syncthreads_or(late) == 0;
 }
 
 template <class Rule, int width>
-__global__ void sum_between_barriers(const __grid_constant__ KernelBarrier barrier,
-                                     const __grid_constant__ Sources sources, std::byte* result,
-                                     std::uint64_t elements) {
+__global__ __launch_bounds__(threads) void sum_between_barriers(const __grid_constant__ KernelBarrier barrier,
+                                                                const __grid_constant__ Sources sources,
+                                                                std::byte* result, std::uint64_t elements) {
     const std::uint32_t epoch = barrier.epoch[blockIdx.x];
     if (meet(barrier, 2 * epoch + 1)) {
         add_all<Rule, width>(sources, result, elements);
@@ -297,8 +298,6 @@ __global__ void fill(Word* destination, std::uint64_t elements, Word value) {
     for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements; i += stride)
         destination[i] = value;
 }
-
-constexpr int threads = 512;
 
 int blocks_for(std::uint64_t work, int most) {
     return static_cast<int>(std::clamp<std::uint64_t>((work + threads - 1) / threads, 1, static_cast<unsigned>(most)));

@@ -118,7 +118,7 @@ std::vector<std::string> LiveRanks::ask(std::span<const std::string> commands) {
             for (const std::string& line : lines_with(group_->log(rank), "NCCL WARN", "NCCL WARN"))
                 if (warnings.size() < 1000) warnings += fmt::format("\n  rank {}: {}", rank, line);
         if (warnings.empty()) throw;
-        throw RankFailure(failure.kind, failure.rank, failure.call, std::string(failure.what()) + warnings);
+        throw RankFailure(failure.kind, failure.rank, failure.call, failure.why + warnings);
     }
 }
 
@@ -126,7 +126,7 @@ void LiveRanks::open(const NcclEnvironment& environment) {
     const auto everyone = [&](const Json& command) {
         return ask(std::vector(static_cast<std::size_t>(ranks()), command.dump()));
     };
-    if (opened_at_start_ == group_->starts() && opened_at_start_ > 0) everyone({{"do", "close"}});
+    if (is_open()) everyone({{"do", "close"}});
     opened_at_start_ = 0;
     const std::string id = everyone({{"do", "id"}}).front();
     const std::size_t mark = group_->log(0).size();
@@ -151,16 +151,21 @@ void LiveRanks::open(const NcclEnvironment& environment) {
     ask(commands);
     environment_ = environment;
     opened_at_start_ = group_->starts();
-    const std::string text = group_->log(0, mark);
+    const std::string text = log_.text = group_->log(0, mark);
     log_.rings.clear();
     for (const std::string& line : lines_with(text, " : ", "Channel "))
         if (line.find(" via ") == std::string::npos) log_.rings.push_back(line);
+    log_.graphs = lines_with(text, "Pattern ", "Pattern ");
     const auto trees = lines_with(text, "Trees [0]", "Trees [0]");
     log_.rank0_trees = trees.empty() ? "" : trees.front();
 }
 
+bool LiveRanks::is_open() const {
+    return group_->running() && opened_at_start_ > 0 && opened_at_start_ == group_->starts();
+}
+
 void LiveRanks::ensure_open() {
-    if (opened_at_start_ == 0 || opened_at_start_ != group_->starts()) open(environment_);
+    if (!is_open()) open(environment_);
 }
 
 std::string LiveRanks::said_since(std::size_t mark) const {

@@ -52,8 +52,10 @@ struct NcclEnvironment {
 
 /// What NCCL wrote when the communicator was made.
 struct StartLog {
-    std::vector<std::string> rings;  ///< "Channel 00/02 : 0 1 2 3"
-    std::string rank0_trees;         ///< "Trees [0] ..."
+    std::vector<std::string> rings;   ///< "Channel 00/02 : 0 1 2 3"
+    std::string rank0_trees;          ///< "Trees [0] ..."
+    std::string text;                 ///< all of it, from rank 0
+    std::vector<std::string> graphs;  ///< "Pattern 4, crossNic 0, nChannels 1, bw 1.2/1.2, ...": speeds of the search
 };
 
 /// One run of a group of calls on all ranks.
@@ -127,6 +129,7 @@ public:
 
 private:
     std::vector<std::string> ask(std::span<const std::string> commands);
+    [[nodiscard]] bool is_open() const;
     void ensure_open();
     [[nodiscard]] std::string said_since(std::size_t mark) const;
 

@@ -91,15 +91,16 @@ std::string how_it_died(pid_t pid) {
 
 }  // namespace
 
-RankFailure::RankFailure(Kind k, int r, std::string c, const std::string& why)
+RankFailure::RankFailure(Kind k, int r, std::string c, std::string w)
     : Inconclusive(fmt::format("rank {} {} in {}: {}", r,
                                k == Kind::died   ? "died"
                                : k == Kind::hung ? "hung"
                                                  : "failed",
-                               c.empty() ? "start" : c, why)),
+                               c.empty() ? "start" : c, w)),
       kind(k),
       rank(r),
-      call(std::move(c)) {}
+      call(std::move(c)),
+      why(std::move(w)) {}
 
 RankContext::RankContext(int rank, int ranks, std::span<std::byte> memory, std::span<char> whereabouts, int log)
     : rank_(rank), ranks_(ranks), memory_(memory), whereabouts_(whereabouts), log_(log) {}

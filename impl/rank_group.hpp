@@ -23,11 +23,12 @@ namespace samesum::gpu {
 struct RankFailure : Inconclusive {
     enum class Kind : std::uint8_t { died, hung, failed };
 
-    RankFailure(Kind kind, int rank, std::string call, const std::string& why);
+    RankFailure(Kind kind, int rank, std::string call, std::string why);
 
     Kind kind;
     int rank;
     std::string call;  ///< what the rank was doing, in its own words
+    std::string why;
 };
 
 /// What a rank's process sees of its group.
@@ -83,6 +84,8 @@ public:
     [[nodiscard]] std::span<std::byte> memory() const { return memory_; }
     /// How often the ranks have been started: what they were told before a restart, they no longer know.
     [[nodiscard]] int starts() const { return starts_; }
+    /// False before the first question and after a failure.
+    [[nodiscard]] bool running() const { return !processes_.empty(); }
     [[nodiscard]] std::vector<pid_t> processes() const;
 
     /// Puts the same command to every rank and returns their answers. Throws RankFailure.

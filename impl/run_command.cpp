@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "impl/commands.hpp"
@@ -36,8 +38,15 @@ std::vector<std::span<const std::byte>> draw_partials(LiveRanks& ranks, const Co
     const std::uint64_t elements = run.routing.elements();
     for (int rank = 0; rank < ranks.ranks(); ++rank) {
         const auto buffer = ranks.input(rank, elements * static_cast<std::uint64_t>(traits(run.format).bytes()));
+        // Large buffers repeat a block whose odd length keeps rows from repeating each other.
+        const std::uint64_t block = std::min<std::uint64_t>(elements, (1 << 22) + 3);
         Random random = Random::of(seed, static_cast<std::uint64_t>(rank));
-        for (std::uint64_t i = 0; i < elements; ++i) store(run.format, buffer, i, random.spread(run.format, 6));
+        for (std::uint64_t i = 0; i < block; ++i) store(run.format, buffer, i, random.spread(run.format, 6));
+        for (std::size_t done = block * static_cast<std::size_t>(traits(run.format).bytes()); done < buffer.size();) {
+            const std::size_t more = std::min(done, buffer.size() - done);
+            std::memcpy(buffer.data() + done, buffer.data(), more);
+            done += more;
+        }
         partials.push_back(buffer);
     }
     return partials;
@@ -137,7 +146,7 @@ Exit run_command(std::span<const std::string> arguments) {
     std::vector<Format> formats;
     for (const std::string& word : list_of(options.get<std::string>("dtype"), "dtype"))
         formats.push_back(parse_format(word));
-    const Routing routing = routing_of(options, placing.ranks);
+    const Routing routing = options.has("properties") ? Routing{} : routing_of(options, placing.ranks);
     const NcclEnvironment environment = nccl_environment(options);
     if (options.get<int>("cases") < 1) throw UsageError("--cases is less than 1; then nothing would be checked");
 

@@ -77,6 +77,7 @@ public:
         if (what == "id") return context_.rank() == 0 ? fresh_unique_id() : "";
         if (what == "open") return open(command).dump();
         if (what == "close") return close().dump();
+        ensure(comm_ != nullptr, "a communicator is open");
         if (what == "reduce") return reduce(command).dump();
         if (what == "combine") return run_combine(command).dump();
         throw std::logic_error("a rank was told to " + what);
