@@ -11,6 +11,7 @@
 
 #include "model/error.hpp"
 #include "model/random.hpp"
+#include "model/text.hpp"
 
 namespace samesum::fuzz {
 namespace {
@@ -20,16 +21,6 @@ constexpr std::size_t most_ranks = 64, most_channels = 64;
 constexpr std::uint64_t most_hidden = std::uint64_t{1} << 20, most_elements = std::uint64_t{1} << 32;
 
 constexpr std::array<std::string_view, 4> maker_names{"combine", "prediction", "movement", "tree"};
-
-std::vector<std::string_view> split(std::string_view text, char at) {
-    std::vector<std::string_view> words;
-    for (;;) {
-        const std::size_t end = text.find(at);
-        words.push_back(text.substr(0, end));
-        if (end == std::string_view::npos) return words;
-        text.remove_prefix(end + 1);
-    }
-}
 
 std::uint64_t number(std::string_view text, std::string_view key) {
     std::uint64_t value = 0;

@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "model/error.hpp"
+#include "model/text.hpp"
 
 namespace samesum {
 namespace {
@@ -22,12 +23,6 @@ namespace {
 constexpr int most_channels = 64;  // MAXCHANNELS, device.h
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
-std::string_view trimmed(std::string_view text) {
-    while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-    while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-    return text;
-}
 
 bool is_key(std::string_view word) {
     return !word.empty() && std::isdigit(static_cast<unsigned char>(word.front())) == 0 &&

@@ -264,9 +264,7 @@ Communicator communicator_from_graph(const GraphFile& graph, int nodes, int rank
         for (int rank = 0; rank < nodes * ranks_per_node; ++rank) node_of.push_back(rank / ranks_per_node);
         topology = Topology(std::move(node_of), std::move(rings));
     }
-    Communicator comm{std::move(topology)};
-    comm.search_channels = static_cast<int>(searched);
-    return comm;
+    return {std::move(topology)};
 }
 
 std::vector<std::string> graph_assumptions(const GraphFile& graph, int nodes) {

@@ -69,7 +69,6 @@ std::vector<World> worlds(const LintScope& scope, const Settings& settings) {
         Communicator comm{topology.with_channels(settings.min_channels, settings.max_channels), scope.version,
                           settings};
         comm.machine = any_machine(scope.ranks_per_node);
-        comm.search_channels = std::max(1, comm.channels() / 2);
         result.push_back({std::move(comm), equal});
     };
     if (scope.ranks_per_node == 1 || scope.ranks == 1) {

@@ -9,6 +9,7 @@
 #include <charconv>
 
 #include "model/error.hpp"
+#include "model/text.hpp"
 
 namespace samesum {
 namespace {
@@ -28,16 +29,6 @@ Enum parse(std::string_view what, std::string_view word, const std::array<Enum, 
     std::string choices;
     for (const Enum value : all) choices += fmt::format("{}{}", choices.empty() ? "" : ", ", name(value));
     throw UsageError(fmt::format("unknown {} '{}'; one of: {}", what, word, choices));
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-    std::vector<std::string_view> parts;
-    while (true) {
-        const std::size_t end = text.find(separator);
-        parts.push_back(text.substr(0, end));
-        if (end == std::string_view::npos) return parts;
-        text.remove_prefix(end + 1);
-    }
 }
 
 /// NCCL's list syntax (2.28.9 graph/tuning.cc, parseList): `functions:list;...` after an optional general list; ^

@@ -111,7 +111,6 @@ struct Communicator {
     NcclVersion version{};
     Settings settings{};
     std::optional<Machine> machine{};
-    int search_channels = 1;  ///< before doubling: tree 0 on the first so many channels, tree 1 on the next
 
     [[nodiscard]] int ranks() const { return topology.ranks(); }
     [[nodiscard]] int nodes() const { return topology.nodes(); }

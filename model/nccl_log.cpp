@@ -21,6 +21,7 @@
 
 #include "model/environment.hpp"
 #include "model/error.hpp"
+#include "model/text.hpp"
 
 namespace samesum {
 namespace {
@@ -37,12 +38,6 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_space(char c) { return c == ' ' || c == '\t'; }
-
-std::string_view trimmed(std::string_view text) {
-    while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-    while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-    return text;
-}
 
 /// Reads a message from left to right; each step says whether it was there.
 struct Cursor {
@@ -1279,9 +1274,6 @@ Communicator LogCommunicator::communicator(std::optional<NcclVersion> as_if,
         links.push_back(std::move(channel));
     }
     Communicator comm{Topology(node_of, std::move(links)), *release};
-    comm.search_channels = std::max(1, comm.channels() / 2);
-    if (ring_graph && tree_graph && ring_graph->speed.channels > 0)
-        comm.search_channels = std::max(1, std::min(ring_graph->speed.channels, tree_graph->speed.channels));
     apply_environment(environment, comm.settings);
     if (compute_capability && ring_graph && tree_graph) {
         Machine machine;

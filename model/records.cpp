@@ -212,7 +212,6 @@ Communicator communicator_of(const Record& record) {
                     same = rotated(topology.ring(c), 0) == rotated(record.rings[static_cast<std::size_t>(c)], 0);
                 if (!same) continue;
                 Communicator comm{topology, record.version};
-                comm.search_channels = searched;
                 // Inside one node the ranks talk over NVLink, of whose speed a record says nothing.
                 if (topology.nodes() > 1) comm.machine = recording_machine(searched, !record.graph.empty());
                 if (!record.algorithms.empty()) set_algorithms(comm.settings, record.algorithms);

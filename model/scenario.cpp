@@ -13,19 +13,10 @@
 #include "model/nccl_log.hpp"
 #include "model/records.hpp"
 #include "model/symmetric.hpp"
+#include "model/text.hpp"
 
 namespace samesum {
 namespace {
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-    std::vector<std::string_view> parts;
-    while (true) {
-        const std::size_t end = text.find(separator);
-        parts.push_back(text.substr(0, end));
-        if (end == std::string_view::npos) return parts;
-        text.remove_prefix(end + 1);
-    }
-}
 
 double real_number(std::string_view word, std::string_view where) {
     double number = 0;

@@ -261,7 +261,6 @@ BOOST_AUTO_TEST_CASE(a_log_as_torchrun_leaves_it) {
     BOOST_TEST((first.environment == std::map<std::string, std::string>{{"NCCL_NVLS_ENABLE", "0"}}));
     const Communicator comm = first.communicator({}, 90);
     BOOST_TEST(!comm.settings.nvls_enabled);
-    BOOST_TEST(comm.search_channels == 2);
     BOOST_TEST(str(comm.topology.ring(1)) == "0 2 1 3");
     BOOST_TEST(Order::tree(comm.topology.channels()[0].tree).as_tree().str() == "(0 (1 (2 3)))");
     BOOST_REQUIRE(comm.machine.has_value());

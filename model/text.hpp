@@ -1,0 +1,16 @@
+// Small things about text that several readers of it need.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace samesum {
+
+/// The pieces between separators; always at least one, which may be empty.
+[[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
+
+/// Without blanks, tabs and carriage returns at both ends.
+[[nodiscard]] std::string_view trimmed(std::string_view text);
+
+}  // namespace samesum
