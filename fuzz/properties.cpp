@@ -595,9 +595,9 @@ std::optional<Combination> combination(const Case& c) {
 }
 
 std::string str(const Combination& c) {
-    return fmt::format("{}{} {} {} on {} channel{}", name(c.scheme),
+    return fmt::format("{}{} {} {}", name(c.scheme),
                        c.scheme == c.dispatched ? "" : fmt::format(" as {}", name(c.dispatched)), name(c.algorithm),
-                       name(c.protocol), c.channels, c.channels == 1 ? "" : "s");
+                       name(c.protocol));
 }
 
 bool tells_orders(const Case& c) {

@@ -64,6 +64,7 @@ struct Combination {
 };
 /// Nothing where no call of NCCL adds.
 [[nodiscard]] std::optional<Combination> combination(const Case& c);
+/// "vllm_default as reduce_scatter PAT SIMPLE", without the channels.
 [[nodiscard]] std::string str(const Combination& combination);
 
 /// Do some of a few other orders make other bits of the case's x? Else no order could show on it.

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 namespace samesum::fuzz {
 
@@ -83,7 +84,7 @@ nlohmann::ordered_json json_of(const Head& head, std::span<const Tally> tallies,
     }
     document["combinations"] = nlohmann::ordered_json::object();
     for (const auto& [combination, count] : all_combinations(tallies))
-        document["combinations"][str(combination)] = count;
+        document["combinations"][fmt::format("{} on {}", str(combination), combination.channels)] = count;
     document["faults"] = nlohmann::ordered_json::array();
     for (const Hunt& hunt : hunts)
         document["faults"].push_back({{"fault", hunt.fault->name},
@@ -130,9 +131,19 @@ std::string junit_of(std::span<const Evidence> evidence) {
 }
 
 std::string coverage_of(std::span<const Tally> tallies) {
+    // One line for all numbers of channels, the way they were reached.
+    std::vector<std::pair<Combination, std::pair<std::uint64_t, std::string>>> lines;
+    for (const auto& [reached_on, count] : all_combinations(tallies)) {
+        Combination combination = reached_on;
+        const int channels = std::exchange(combination.channels, 0);
+        if (lines.empty() || lines.back().first != combination) lines.push_back({combination, {}});
+        auto& [cases, reached] = lines.back().second;
+        cases += count;
+        reached += fmt::format("{}{}", reached.empty() ? "" : ",", channels);
+    }
     std::string text;
-    for (const auto& [combination, count] : all_combinations(tallies))
-        text += fmt::format("  {:<66} {:>10}\n", str(combination), count);
+    for (const auto& [combination, reached] : lines)
+        text += fmt::format("  {:<50} {:>10}  on {} channels\n", str(combination), reached.first, reached.second);
     return text;
 }
 

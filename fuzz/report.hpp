@@ -29,7 +29,7 @@ struct Head {
 [[nodiscard]] std::string junit_of(std::span<const Evidence> evidence);
 /// Labels of classes() with the share of cases that had them.
 [[nodiscard]] std::string histogram_of(std::span<const Tally> tallies);
-/// Combinations of scheme, algorithm, protocol and channels that were reached, a line for each.
+/// Combinations of scheme, algorithm and protocol that were reached, and on how many channels.
 [[nodiscard]] std::string coverage_of(std::span<const Tally> tallies);
 
 }  // namespace samesum::fuzz

@@ -189,8 +189,9 @@ BOOST_AUTO_TEST_CASE(planted_faults_are_caught_and_shrink) {
                                                      : 3),
                    name << ": " << str(finding.minimal));
         const std::uint64_t rows = routing_of(finding.minimal, finding.minimal.a).rows();
+        // Equal sizes are a row a rank; rotated sizes only show from the third row on.
         const bool equal = finding.minimal.a.scheme == Scheme::reduce_scatter || name == "dispatcher_ignores_sizes";
-        BOOST_TEST(rows <= (equal ? 4u : 2u), name << ": " << str(finding.minimal));
+        BOOST_TEST(rows <= (equal ? 4u : name == "sizes_rotated" ? 3u : 2u), name << ": " << str(finding.minimal));
     }
 }
 
