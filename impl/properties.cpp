@@ -61,6 +61,7 @@ private:
         evidence.sentence = sentence;
         evidence.scope = fmt::format("{}{}, {} ranks", samesum::name(base_.format),
                                      base_.accumulation == Accumulation::fp32_once ? " fp32_once" : "", ranks_.ranks());
+        progress_.update(fmt::format("{} {}", claim, evidence.scope));
         const double begin = monotonic_seconds();
         int done = 0;
         order_changes_ = false;
@@ -335,6 +336,7 @@ private:
     const PropertyOptions& options_;
     CombineRun base_;
     std::vector<Evidence> ledger_;
+    Progress progress_{"properties"};
     int fresh_communicators_ = 0;
     bool order_changes_ = false;  ///< by the model's word, in the property at hand
 };

@@ -133,6 +133,7 @@ BOOST_AUTO_TEST_CASE(failures_name_the_rank_and_the_call_and_the_group_recovers)
                 BOOST_TEST(failure.rank == 2);
                 BOOST_TEST((failure.kind == each.kind));
                 BOOST_TEST(failure.call == each.call);
+                BOOST_TEST(!group.running());
                 BOOST_TEST(std::strstr(failure.what(), each.why) != nullptr, failure.what());
             }
             BOOST_TEST(monotonic_seconds() - begin < 3);
