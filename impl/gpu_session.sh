@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# All that needs a GPU, in one go: orders revealed and predicted, arithmetic, properties, planted faults, the kernels under
+# All that needs a GPU, in one go: orders revealed and predicted, arithmetic, properties, planted faults, kernels under
 # compute-sanitizer, speeds. Usage: impl/gpu_session.sh BUILD_FOLDER OUTPUT_FOLDER [part ...]
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs on any machine with a GPU, NCCL's library on LD_LIBRARY_PATH if it is not where the build found it. Parts: forced,
-# free, grouped, captured, nodes, arithmetic, properties, faults, tests, sanitizer, speed, large, many; without any, all but many.
+# Runs on any machine with a GPU, NCCL's library on LD_LIBRARY_PATH if it is not where the build found it. Parts:
+# forced, free, grouped, captured, nodes, arithmetic, properties, faults, tests, sanitizer, speed, large, many;
+# without any, all but many.
 set -uo pipefail
 
 build=${1:?usage: gpu_session.sh BUILD_FOLDER OUTPUT_FOLDER [part ...]}
@@ -42,7 +43,8 @@ for part in $parts; do
         formats=float32,bfloat16,float16
         for ranks in 2 3 4 5 6 7 8; do
             reveal 60 --ranks $ranks --algo ring --proto ll,ll128,simple --dtype $formats \
-                --calls "reduce:$((ranks - 1)):5,reduce:0:20000,rs:5000,ar:5,ar:30001" --records "$out/forced-$ranks-ring.jsonl"
+                --calls "reduce:$((ranks - 1)):5,reduce:0:20000,rs:5000,ar:5,ar:30001" \
+                --records "$out/forced-$ranks-ring.jsonl"
             reveal 60 --ranks $ranks --algo tree --proto ll,ll128,simple --dtype $formats --calls ar:5,ar:30001 \
                 --records "$out/forced-$ranks-tree.jsonl"
             reveal 60 --ranks $ranks --algo pat --proto simple --dtype $formats --calls rs:5,rs:5000,rs:40000 \
@@ -106,7 +108,8 @@ for part in $parts; do
             step 60 "$build/samesum-impl-faulty" run --properties --ranks 4 --cases 2 --hidden 256 \
                 --scheme fixed_root --fault $fault
         done
-        for fault in offset_by_one_row missing_wait ring_order fp32_instead_of_per_hop stale_receive_buffer sizes_rotated; do
+        for fault in offset_by_one_row missing_wait ring_order fp32_instead_of_per_hop stale_receive_buffer \
+            sizes_rotated; do
             step 60 "$build/samesum-impl-faulty" run --properties --ranks 4 --cases 2 --hidden 256 \
                 --scheme gather_ordered,exchange_ordered --fault $fault
         done
