@@ -1,6 +1,8 @@
 // samesum-fuzz: campaigns of properties.
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <string>
+#include <utility>
 
 #include "fuzz/commands.hpp"
 #include "model/cli.hpp"
@@ -10,5 +12,7 @@ int main(int argc, char** argv) {
     const std::array commands{
         Command{"fuzz", "campaigns: properties on random cases, findings made small, canaries", fuzz_command},
     };
-    return run_program(argc, argv, commands);
+    // RapidCheck carries no version of its own.
+    const std::array versions{std::pair<std::string, std::string>{"RapidCheck", SAMESUM_RAPIDCHECK}};
+    return run_program(argc, argv, commands, versions);
 }

@@ -4,6 +4,8 @@
 
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "model/error.hpp"
 
@@ -11,5 +13,8 @@ namespace samesum::gpu {
 
 Exit run_command(std::span<const std::string> arguments);
 Exit reveal_command(std::span<const std::string> arguments);
+
+/// Names and versions of what the real backend is built with and of what it finds here.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> versions();
 
 }  // namespace samesum::gpu

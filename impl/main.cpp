@@ -1,6 +1,10 @@
 // samesum-impl: the commands that drive real ranks.
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "impl/commands.hpp"
 #include "model/cli.hpp"
@@ -11,5 +15,8 @@ int main(int argc, char** argv) {
         Command{"run", "one combine on real ranks, compared with the model bit by bit", gpu::run_command},
         Command{"reveal", "the orders of live NCCL on this machine, compared with the prediction", gpu::reveal_command},
     };
-    return run_program(argc, argv, commands);
+    // Asked for only when wanted: ranks are forked, and no library of a GPU's may have started by then.
+    const bool asked = argc > 1 && std::string_view(argv[1]) == "--version";
+    return run_program(argc, argv, commands,
+                       asked ? gpu::versions() : std::vector<std::pair<std::string, std::string>>{});
 }

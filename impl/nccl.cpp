@@ -7,6 +7,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "impl/commands.hpp"
+#include "impl/cuda.hpp"
+
 namespace samesum::gpu {
 namespace {
 
@@ -31,6 +34,12 @@ NcclVersion nccl_version() {
     int version = 0;
     check(ncclGetVersion(&version), "ncclGetVersion", -1, nullptr);
     return {version / 10000, version / 100 % 100, version % 100};
+}
+
+std::vector<std::pair<std::string, std::string>> versions() {
+    return {{"CUDA", cuda_runtime_version()},
+            {"NCCL", fmt::format("{}.{}.{} (header), {} (library found)", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH,
+                                 str(nccl_version()))}};
 }
 
 ncclDataType_t nccl_type(Format format) {

@@ -1,5 +1,6 @@
 // Stands in for the GPU's files in builds without CUDA and NCCL.
 // SPDX-License-Identifier: Apache-2.0
+#include "impl/commands.hpp"
 #include "impl/worker.hpp"
 
 namespace samesum::gpu {
@@ -9,5 +10,7 @@ WorkerFactory gpu_workers() {
         throw Inconclusive("samesum was built without CUDA and NCCL");
     };
 }
+
+std::vector<std::pair<std::string, std::string>> versions() { return {{"CUDA, NCCL", "not built in"}}; }
 
 }  // namespace samesum::gpu
