@@ -20,46 +20,75 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view fuzz_claim = "fuzz_properties";
+/// A program that stands beside this one and decides claims of its own; it writes its ledger as JSON.
+struct Sibling {
+    std::string program;
+    std::vector<std::string> arguments;  ///< the ledger's file is added as the value of --json
+    std::string field;                   ///< of the JSON document that holds the ledger
+    Evidence if_lost;                    ///< the line that stands for a ledger that did not come
+};
 
-Evidence fuzz_row(std::string detail) {
-    return {.claim = std::string(fuzz_claim),
-            .sentence = "the properties that samesum-fuzz tries on random cases",
-            .scope = "random routings, bits, rings",
-            .expected = Verdict::upheld,
-            .verdict = Verdict::inconclusive,
-            .decided_by = "not decided",
-            .detail = std::move(detail),
-            .witness = {},
-            .replay = "samesum fuzz",
-            .seconds = 0};
+Sibling fuzz_program(std::uint64_t seed, std::uint64_t cases) {
+    return {"samesum-fuzz",
+            {"fuzz", "--ledger", "--cases", fmt::format("{}", cases), "--seed", fmt::format("{}", seed)},
+            "evidence",
+            {.claim = "fuzz_properties",
+             .sentence = "the properties that samesum-fuzz tries on random cases",
+             .scope = "random routings, bits, rings",
+             .decided_by = "not decided",
+             .detail = {},
+             .witness = {},
+             .replay = "samesum fuzz"}};
 }
 
-/// Runs samesum-fuzz, which stands beside this program, and takes over its ledger.
-std::vector<Evidence> fuzz_ledger(std::uint64_t seed, std::uint64_t cases, double limit) {
-    const std::string program = (fs::read_symlink("/proc/self/exe").parent_path() / "samesum-fuzz").string();
-    if (!fs::exists(program)) return {fuzz_row("samesum-fuzz is not built here")};
-    const std::string file = (fs::temp_directory_path() / fmt::format("samesum-fuzz-{}.json", ::getpid())).string();
-    const ProgramResult run = run_executable({program, "fuzz", "--ledger", "--cases", fmt::format("{}", cases),
-                                              "--seed", fmt::format("{}", seed), "--json", file},
-                                             limit);
+/// Every scheme on real NCCL, judged by the model.
+Sibling live_program(std::uint64_t seed) {
+    return {"samesum-impl",
+            {"run", "--properties", "--ranks", "4", "--cases", "2", "--seed", fmt::format("{}", seed)},
+            "ledger",
+            {.claim = "properties_on_nccl",
+             .sentence = "what must hold for each scheme on real ranks",
+             .scope = "4 ranks",
+             .decided_by = "not decided",
+             .detail = {},
+             .witness = {},
+             .replay = "samesum run --properties"}};
+}
+
+/// Runs the sibling and takes over its ledger. Where there is no GPU the live one has none: nothing, unless `required`.
+std::vector<Evidence> ledger_of(const Sibling& sibling, double limit, bool required) {
+    const auto lost = [&](std::string why) {
+        Evidence row = sibling.if_lost;
+        row.detail = std::move(why);
+        return std::vector{row};
+    };
+    const std::string program = (fs::read_symlink("/proc/self/exe").parent_path() / sibling.program).string();
+    if (!fs::exists(program)) return required ? lost(sibling.program + " is not built here") : std::vector<Evidence>{};
+    const std::string file =
+        (fs::temp_directory_path() / fmt::format("{}-{}.json", sibling.program, ::getpid())).string();
+    std::vector<std::string> command{program};
+    command.insert(command.end(), sibling.arguments.begin(), sibling.arguments.end());
+    command.insert(command.end(), {"--json", file});
+    const ProgramResult run = run_executable(command, limit);
     std::vector<Evidence> ledger;
-    std::string why = run.why.empty()
-                          ? fmt::format("samesum-fuzz left with exit code {} and no ledger", run.exit_code.value_or(-1))
-                          : "samesum-fuzz: " + run.why;
+    std::string why = run.why.empty() ? fmt::format("{} left with exit code {} and no ledger", sibling.program,
+                                                    run.exit_code.value_or(-1))
+                                      : sibling.program + ": " + run.why;
     try {
         if (run.exit_code && fs::exists(file)) {
             const auto document = nlohmann::ordered_json::parse(read_file(file));
-            for (const auto& line : document.at("evidence")) ledger.push_back(evidence_from_json(line));
+            for (const auto& line : document.at(sibling.field)) ledger.push_back(evidence_from_json(line));
+        } else if (run.exit_code == static_cast<int>(Exit::inconclusive)) {
+            if (!required) return {};
+            why = "no usable GPU on this machine";
         }
     } catch (const std::exception& error) {
         ledger.clear();
-        why = fmt::format("samesum-fuzz's ledger is not readable: {}", error.what());
+        why = fmt::format("{}'s ledger is not readable: {}", sibling.program, error.what());
     }
     std::error_code ignored;
     fs::remove(file, ignored);
-    if (ledger.empty()) ledger.push_back(fuzz_row(why));
-    return ledger;
+    return ledger.empty() ? lost(why) : ledger;
 }
 
 bool is_float_format(const std::string& scope) {
@@ -130,15 +159,13 @@ Exit verify_command(std::span<const std::string> arguments) {
         {"samesum verify", "samesum verify --json ledger.json", "samesum verify 'fixed_root_*'"});
     options.with_json().positional("CLAIM", -1);
     options.add()("backend", po::value<std::string>()->default_value("auto"),
-                  "auto, model, or nccl (real ranks on this machine's GPUs)")(
+                  "model; nccl: real ranks on this machine's GPUs as well; auto: as well where there are GPUs")(
         "seed", po::value<std::uint64_t>()->default_value(1), "of the random partials and cases")(
         "quick", "fewer random cases")("jobs", po::value<int>()->default_value(2), "claims at a time");
     if (!options.parse(arguments)) return Exit::as_claimed;
     const std::string backend = options.get<std::string>("backend");
     if (backend != "auto" && backend != "model" && backend != "nccl")
         throw UsageError(fmt::format("--backend '{}'; one of: auto, model, nccl", backend));
-    if (backend == "nccl")
-        throw Inconclusive("--backend nccl: verify does not drive real ranks yet; samesum run and reveal do");
     const int parallel = options.get<int>("jobs");
     if (parallel < 1) throw UsageError("--jobs takes a number of 1 or more");
     const auto seed = options.get<std::uint64_t>("seed");
@@ -152,11 +179,14 @@ Exit verify_command(std::span<const std::string> arguments) {
     std::vector<Obligation> chosen;
     for (const Obligation& obligation : obligations())
         if (!obligation.is_canary() && !obligation.slow && wanted(globs, obligation.name)) chosen.push_back(obligation);
-    constexpr double fuzz_limit = 40;
-    const std::uint64_t cases = quick ? 100 : 300;
-    const Inquiry fuzz{fuzz_row({}), [=] { return fuzz_ledger(seed, cases, fuzz_limit); }, fuzz_limit + 1};
+    constexpr double fuzz_limit = 40, live_limit = 240;
+    const auto add = [&](const Sibling& sibling, double limit, bool required) {
+        if (wanted(globs, sibling.if_lost.claim))
+            inquiries.push_back({sibling.if_lost, [=] { return ledger_of(sibling, limit, required); }, limit + 1});
+    };
     for (const Obligation& obligation : chosen) inquiries.push_back(inquiry(obligation, question_limit));
-    if (wanted(globs, fuzz.if_lost.claim)) inquiries.push_back(fuzz);
+    add(fuzz_program(seed, quick ? 100 : 300), fuzz_limit, true);
+    if (backend != "model") add(live_program(seed), live_limit, backend == "nccl");
     for (const Obligation& obligation : obligations())
         if (obligation.is_canary() && wanted(globs, obligation.name))
             inquiries.push_back(inquiry(obligation, question_limit));
@@ -171,7 +201,7 @@ Exit verify_command(std::span<const std::string> arguments) {
         for (const Evidence& evidence : lines) rows.push_back(evidence);
         for (const NcclAssumption& each : nccl_assumptions())
             assumptions.push_back({{"name", each.name}, {"sentence", each.sentence}, {"probe", each.probe}});
-        write_json(*file, {{"backend", "model"},
+        write_json(*file, {{"backend", backend},
                            {"seed", seed},
                            {"solver", solver_version()},
                            {"assumptions", assumptions},

@@ -73,6 +73,14 @@ BOOST_AUTO_TEST_CASE(its_commands_exist) {
     BOOST_TEST(commands >= 10u);
 }
 
+BOOST_AUTO_TEST_CASE(its_number_of_recorded_runs_is_what_order_check_prints) {
+    std::smatch found;
+    BOOST_REQUIRE(std::regex_search(readme, found, std::regex("against ([0-9]+) recorded runs")));
+    const std::string number = found[1].str();
+    BOOST_TEST(
+        run("order check tests/golden/observed/*.jsonl").says("matched " + number + " of " + number + " records"));
+}
+
 BOOST_AUTO_TEST_CASE(its_links_lead_somewhere) {
     static const std::regex link(R"(\]\(([^)]+)\))");
     std::size_t links = 0;
