@@ -53,14 +53,17 @@ Ring ring_of_line(const std::string& line) {
     return parse_ring(std::string_view(line).substr(colon + 3));
 }
 
-/// Rank 0's links as NCCL prints them: "Trees [0] 2/-1/-1->0->-1 [1] ...".
+/// Rank 0's links of one channel as NCCL prints them: " [0] 2/-1/-1->0->-1".
+std::string links_of_rank0(const Topology& topology, std::size_t channel) {
+    const TreeLinks& links = *topology.channels()[channel].tree;
+    const auto& down = links.down[0];
+    return fmt::format(" [{}] {}/{}/{}->0->{}", channel, down[0], down[1], down[2], links.up[0]);
+}
+
 std::string links_of_rank0(const Topology& topology) {
     std::string line = "Trees";
-    int channel = 0;
-    for (const Channel& each : topology.channels()) {
-        const auto& down = each.tree->down[0];
-        line += fmt::format(" [{}] {}/{}/{}->0->{}", channel++, down[0], down[1], down[2], each.tree->up[0]);
-    }
+    for (std::size_t channel = 0; channel < topology.channels().size(); ++channel)
+        line += links_of_rank0(topology, channel);
     return line;
 }
 
@@ -89,6 +92,23 @@ Machine recording_machine(int search_channels, bool graph_file) {
     machine.ring = {search_channels, 1.2, 1.2, 0, true, !graph_file};
     machine.tree = {search_channels, 2.4, 1.2, 0, true, !graph_file};
     return machine;
+}
+
+/// The record's rings, joined from as many search channels as `reversed` has; a node's tree list is its part of the
+/// ring, or that read backwards.
+Topology joined(const Record& record, TreePattern pattern, const std::vector<bool>& reversed) {
+    std::vector<std::vector<NodeLists>> lists;
+    for (std::size_t c = 0; c < reversed.size(); ++c) {
+        const auto nodes = by_node(record.rings[c], record.ranks_per_node);
+        lists.resize(nodes.size());
+        for (std::size_t node = 0; node < nodes.size(); ++node) {
+            std::vector<int> tree = nodes[node];
+            if (reversed[c]) std::reverse(tree.begin(), tree.end());
+            lists[node].push_back({nodes[node], tree, tree.size() == 1 ? TreePattern::tree : pattern});
+        }
+    }
+    const int channels = static_cast<int>(record.rings.size());
+    return Topology::from_node_lists(lists).with_channels(channels, channels);
 }
 
 }  // namespace
@@ -188,36 +208,29 @@ Record parse_record(std::string_view line) {
 }
 
 Communicator communicator_of(const Record& record) {
-    const int channels = static_cast<int>(record.rings.size());
+    const std::size_t channels = record.rings.size();
     if (channels == 0) throw UsageError("the record names no rings");
-    const bool single = record.ranks_per_node == 1;
     // The nodes' own lists are not in a record; they are the ones whose links NCCL printed for rank 0.
-    for (int searched = 1; searched <= std::max(1, channels / 2); ++searched)
-        for (const TreePattern pattern : {TreePattern::balanced, TreePattern::split, TreePattern::tree})
-            for (const bool reversed : {false, true}) {
-                if (single && (pattern != TreePattern::tree || reversed)) continue;
-                std::vector<std::vector<NodeLists>> lists;
-                for (int c = 0; c < searched; ++c) {
-                    const auto nodes = by_node(record.rings[static_cast<std::size_t>(c)], record.ranks_per_node);
-                    lists.resize(nodes.size());
-                    for (std::size_t node = 0; node < nodes.size(); ++node) {
-                        std::vector<int> tree = nodes[node];
-                        if (reversed) std::reverse(tree.begin(), tree.end());
-                        lists[node].push_back({nodes[node], tree, tree.size() == 1 ? TreePattern::tree : pattern});
-                    }
-                }
-                const Topology topology = Topology::from_node_lists(lists).with_channels(channels, channels);
-                bool same = record.rank0_trees.empty() || links_of_rank0(topology) == record.rank0_trees;
-                for (int c = 0; same && c < channels; ++c)
-                    same = rotated(topology.ring(c), 0) == rotated(record.rings[static_cast<std::size_t>(c)], 0);
-                if (!same) continue;
-                Communicator comm{topology, record.version};
-                // Inside one node the ranks talk over NVLink, of whose speed a record says nothing.
-                if (topology.nodes() > 1) comm.machine = recording_machine(searched, !record.graph.empty());
-                if (!record.algorithms.empty()) set_algorithms(comm.settings, record.algorithms);
-                if (!record.protocols.empty()) set_protocols(comm.settings, record.protocols);
-                return comm;
-            }
+    for (std::size_t searched = 1; searched <= std::max<std::size_t>(1, channels / 2); ++searched)
+        for (const TreePattern pattern : {TreePattern::balanced, TreePattern::split, TreePattern::tree}) {
+            std::vector<bool> reversed(searched);
+            const Topology straight = joined(record, pattern, reversed);
+            for (std::size_t c = 0; c < std::min(searched, channels); ++c)
+                reversed[c] = !record.rank0_trees.empty() &&
+                              (record.rank0_trees + " ").find(links_of_rank0(straight, c) + " ") == std::string::npos;
+            const Topology topology = joined(record, pattern, reversed);
+            bool same = record.rank0_trees.empty() || links_of_rank0(topology) == record.rank0_trees;
+            for (std::size_t c = 0; same && c < channels; ++c)
+                same = rotated(topology.ring(static_cast<int>(c)), 0) == rotated(record.rings[c], 0);
+            if (!same) continue;
+            Communicator comm{topology, record.version};
+            // Inside one node the ranks talk over NVLink, of whose speed a record says nothing.
+            if (topology.nodes() > 1)
+                comm.machine = recording_machine(static_cast<int>(searched), !record.graph.empty());
+            if (!record.algorithms.empty()) set_algorithms(comm.settings, record.algorithms);
+            if (!record.protocols.empty()) set_protocols(comm.settings, record.protocols);
+            return comm;
+        }
     throw UsageError(fmt::format("rank 0's links '{}' fit no known way of joining the nodes", record.rank0_trees));
 }
 
