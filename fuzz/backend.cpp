@@ -44,9 +44,7 @@ std::vector<Bits> ModelBackend::combine_row(const Request& request, const Partia
     result.reserve(request.routing.hidden);
     plan.schedule.visit(begin, begin + request.routing.hidden, [&](const Segment& segment) {
         const ReductionTree tree = segment.order.as_tree();
-        const SumRule rule{.format = request.format,
-                           .accumulation = plan.accumulation,
-                           .own_is_left = segment.order.own_value_is_left()};
+        const SumRule rule = rule_for(segment, request.format, plan.accumulation);
         for (std::uint64_t element = segment.begin; element < segment.end; ++element) {
             for (std::size_t q = 0; q < leaves.size(); ++q)
                 leaves[q] = partials.at(static_cast<int>(q), row, element - begin);

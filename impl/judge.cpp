@@ -97,8 +97,7 @@ std::optional<Difference> first_difference(const samesum::Communicator& comm, co
     std::vector<Bits> column(partials.size());
     plan.schedule.visit(0, run.routing.elements(), [&](const Segment& segment) {
         const ReductionTree tree = segment.order.as_tree();
-        const SumRule rule{
-            .format = run.format, .accumulation = plan.accumulation, .own_is_left = segment.order.own_value_is_left()};
+        const SumRule rule = rule_for(segment, run.format, plan.accumulation);
         for (std::uint64_t element = (segment.begin + stride - 1) / stride * stride; element < segment.end;
              element += stride) {
             for (std::size_t rank = 0; rank < partials.size(); ++rank)

@@ -25,8 +25,8 @@ enum class Operation : std::uint8_t { sum, prod, min, max, avg, premulsum };
 
 /// The arithmetic of one hop (NCCL 2.28.9, src/device/reduce_kernel.h; measured on H200):
 /// every result is one round-to-nearest-even to the format, subnormals kept; NaN results are `traits().nan`,
-/// except that float64 keeps the (quieted) payload of its left NaN operand, else of its right one; float8 saturates, an
-/// infinite float8_e5m2 sum too. Integers wrap.
+/// except that float64 keeps the (quieted) payload of its left NaN operand, else of its right one (which is which:
+/// rule_for); float8 saturates, an infinite float8_e5m2 sum too. Integers wrap.
 class HopArithmetic {
 public:
     explicit HopArithmetic(Format format) : format_(format) {}

@@ -95,9 +95,8 @@ CombinePlan plan_combine(Scheme scheme, const Communicator& comm, const Routing&
 }
 
 Bits combine_element(const CombinePlan& plan, Format format, std::uint64_t element, std::span<const Bits> partials) {
-    const Order order = plan.schedule.segment_at(element).order;
-    const SumRule rule{.format = format, .accumulation = plan.accumulation, .own_is_left = order.own_value_is_left()};
-    return sum_element(rule, order.as_tree(), partials);
+    const Segment segment = plan.schedule.segment_at(element);
+    return sum_element(rule_for(segment, format, plan.accumulation), segment.order.as_tree(), partials);
 }
 
 std::vector<Bits> combine(Scheme scheme, const Communicator& comm, const Routing& routing, Format format,
@@ -113,8 +112,7 @@ std::vector<Bits> combine(Scheme scheme, const Communicator& comm, const Routing
     std::vector<Bits> column(partials.size());
     plan.schedule.visit(0, routing.elements(), [&](const Segment& segment) {
         const ReductionTree tree = segment.order.as_tree();
-        const SumRule rule{
-            .format = format, .accumulation = plan.accumulation, .own_is_left = segment.order.own_value_is_left()};
+        const SumRule rule = rule_for(segment, format, plan.accumulation);
         for (std::uint64_t element = segment.begin; element < segment.end; ++element) {
             for (std::size_t q = 0; q < partials.size(); ++q) column[q] = partials[q][element];
             result[element] = sum_element(rule, tree, column);

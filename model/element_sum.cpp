@@ -154,8 +154,11 @@ Bits sum_element(const SumRule& rule, const ReductionTree& tree, std::span<const
         for (const Bits value : leaves) scaled.push_back(hop.multiply(value, rule.scale));
         leaves = scaled;
     }
-    const Bits sum =
-        evaluate<Bits>(tree, leaves, [&](Bits left, Bits right) { return hop.combine(rule.operation, left, right); });
+    // A hop keeps its left operand's payload; in every other respect its operations commute.
+    const Bits sum = evaluate<Bits>(tree, leaves, [&](Bits left, Bits right) {
+        return rule.nan_from_right ? hop.combine(rule.operation, right, left)
+                                   : hop.combine(rule.operation, left, right);
+    });
     if (rule.operation == Operation::avg) return divided(t, sum, static_cast<std::uint64_t>(tree.leaf_count()));
     return sum;
 }

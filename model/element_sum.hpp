@@ -30,6 +30,8 @@ struct SumRule {
     bool fused = true;
     /// Which operand of a hop is the rank's own value: the left one in trees, the right one along rings.
     bool own_is_left = false;
+    /// Of two float64 NaNs the right operand's payload stays, else the left one's.
+    bool nan_from_right = false;
 };
 
 /// 1/n as ncclAvg scales by it, rounded to the format (NCCL 2.28.9 src/enqueue.cc, hostToDevRedOp).

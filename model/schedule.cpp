@@ -120,7 +120,8 @@ Segment Schedule::segment_at(std::uint64_t element) const {
     for (const Part& part : parts_) {
         const auto block = block_before(part, element);
         if (block && element < block_end(part, *block))
-            return {block_begin(part, *block), block_end(part, *block), part.order_of_block(*block), part.channel};
+            return {block_begin(part, *block), block_end(part, *block), part.order_of_block(*block), part.channel,
+                    part.protocol};
     }
     throw UsageError(fmt::format("element {} is outside of the call's {} elements", element, size_));
 }
@@ -134,6 +135,17 @@ void Schedule::visit(std::uint64_t begin, std::uint64_t end, const std::function
         begin = segment.end;
         if (!visit(segment)) return;
     }
+}
+
+SumRule rule_for(const Segment& segment, Format format, Accumulation accumulation) {
+    const bool own_is_left = segment.order.own_value_is_left();
+    const bool by_nccl = segment.order.kind() == Order::Kind::ring || segment.order.kind() == Order::Kind::tree ||
+                         segment.order.kind() == Order::Kind::pat;
+    const bool keeps_own = segment.protocol == Protocol::ll128;
+    return {.format = format,
+            .accumulation = accumulation,
+            .own_is_left = own_is_left,
+            .nan_from_right = by_nccl && own_is_left != keeps_own};
 }
 
 std::vector<Part> Schedule::parts_at(std::uint64_t offset) const {
@@ -188,6 +200,7 @@ Schedule make_schedule(const Communicator& comm, const Task& task, std::span<con
                              (copies - 1) * call.count + part.begin + part.count, order, Part::Turn::none});
         }
     }
+    for (Part& part : parts) part.protocol = task.choice.protocol;
     return {comm.ranks(), call.total(comm.ranks()), std::move(parts)};
 }
 

@@ -21,6 +21,7 @@ struct Segment {
     std::uint64_t begin = 0, end = 0;
     Order order;
     int channel = 0;
+    Protocol protocol = Protocol::simple;
 };
 
 /// Equal blocks of elements that go through one channel:
@@ -38,6 +39,7 @@ struct Part {
     Order order;  ///< of block 0
     Turn turn = Turn::none;
     std::uint64_t first = 0;  ///< what `turn` counts block 0 as
+    Protocol protocol = Protocol::simple;
 
     [[nodiscard]] Order order_of_block(std::uint64_t block) const;
 };
@@ -66,6 +68,10 @@ private:
     std::uint64_t size_;
     std::vector<Part> parts_;
 };
+
+/// How a segment's elements are summed along its order. Of two float64 NaNs NCCL's LL and Simple kernels keep the
+/// received one's payload, LL128 the rank's own (measured on H200, NCCL 2.28.9).
+[[nodiscard]] SumRule rule_for(const Segment& segment, Format format, Accumulation accumulation);
 
 /// The orders of one task on its channels. For reduce_scatter the result is laid out as rank after rank.
 [[nodiscard]] Schedule make_schedule(const Communicator& comm, const Task& task, std::span<const ChannelPart> parts);

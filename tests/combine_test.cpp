@@ -132,3 +132,23 @@ BOOST_AUTO_TEST_CASE(what_is_no_routing_or_ring_is_refused) {
     BOOST_CHECK_THROW((void)Topology::from_rings(std::vector<Ring>{{0, 1, 2}, {0, 1}}), UsageError);
     BOOST_CHECK_THROW((void)Topology::one_rank_per_node(0), UsageError);
 }
+
+BOOST_AUTO_TEST_CASE(of_two_nans_the_received_one_stays_but_under_ll128_the_own) {
+    // Three ranks, root 0: rank 2 receives from 1, rank 0 from 2. float64 alone keeps payloads.
+    const Communicator three{Topology::one_rank_per_node(3, 2)};
+    const std::vector<Bits> nans{0x7ff8000000000000, 0x7ff8000000000001, 0x7ff8000000000002};
+    for (const auto& [protocol, kept] : {std::pair{Protocol::ll, 1}, {Protocol::simple, 1}, {Protocol::ll128, 0}}) {
+        const CombinePlan plan = plan_combine(Scheme::fixed_root, three, {{1, 1, 1}, 1}, Format::float64,
+                                              {.forced = {Algorithm::ring, protocol}});
+        BOOST_TEST(combine_element(plan, Format::float64, 0, nans) == nans[static_cast<std::size_t>(kept)]);
+    }
+    // A tree's own value is the left operand: the root receives what rank 2 received from rank 1.
+    for (const auto& [protocol, kept] : {std::pair{Protocol::simple, 1}, {Protocol::ll128, 0}}) {
+        const Plan plan =
+            plan_call(three, {.collective = Collective::all_reduce, .count = 1, .format = Format::float64},
+                      {Algorithm::tree, protocol});
+        const Segment segment = plan.schedule.segment_at(0);
+        BOOST_TEST(sum_element(rule_for(segment, Format::float64, plan.accumulation), segment.order.as_tree(), nans) ==
+                   nans[static_cast<std::size_t>(kept)]);
+    }
+}
