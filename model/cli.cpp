@@ -69,12 +69,21 @@ bool Options::parse(std::span<const std::string> arguments) {
     try {
         // No guessing: "--rank" must not silently mean "--ranks".
         const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
-        po::store(po::command_line_parser(std::vector<std::string>(arguments.begin(), arguments.end()))
-                      .options(all)
-                      .positional(positional_)
-                      .style(style)
-                      .run(),
-                  values_);
+        const po::parsed_options parsed =
+            po::command_line_parser(std::vector<std::string>(arguments.begin(), arguments.end()))
+                .options(all)
+                .positional(positional_)
+                .style(style)
+                .run();
+        // Boost reads -1 as the largest unsigned number.
+        for (const po::option& option : parsed.options) {
+            if (option.string_key.empty() || option.value.empty() || !option.value.front().starts_with('-')) continue;
+            const po::value_semantic* semantic = all.find(option.string_key, false).semantic().get();
+            if (dynamic_cast<const po::typed_value<std::uint64_t>*>(semantic) != nullptr)
+                throw UsageError(fmt::format("--{} {}: a number of 0 or more would be right", option.string_key,
+                                             option.value.front()));
+        }
+        po::store(parsed, values_);
         po::notify(values_);
     } catch (const po::too_many_positional_options_error&) {
         throw UsageError(positional_name_.empty()

@@ -65,6 +65,8 @@ const std::vector<Row> wrong{
     {"prove --timeout -1", "--timeout takes a number of seconds above 0"},
     {"prove --jobs 0", "--jobs takes a number of 1 or more"},
     {"verify --jobs 0", "--jobs takes a number of 1 or more"},
+    {"verify --seed -1", "--seed -1: a number of 0 or more would be right"},
+    {"fuzz --cases -5", "--cases -5: a number of 0 or more would be right"},
     {"fuzz --cases 0", "--cases 0: a campaign tries 1 case or more"},
     {"fuzz --shard 4/4", "--shard '4/4': reads like 0/4 .. 3/4"},
     {"run --ranks 0", "0 ranks; at least 1"},
