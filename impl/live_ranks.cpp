@@ -41,6 +41,16 @@ std::string join(const std::vector<std::string>& lines) {
     return text;
 }
 
+/// One command a rank: the same but for where the rank's own input of so many bytes lies in the shared memory.
+std::vector<std::string> with_inputs(LiveRanks& ranks, Json command, std::uint64_t bytes) {
+    std::vector<std::string> commands;
+    for (int rank = 0; rank < ranks.ranks(); ++rank) {
+        command["input"] = static_cast<std::uint64_t>(ranks.input(rank, bytes).data() - ranks.group().memory().data());
+        commands.push_back(command.dump());
+    }
+    return commands;
+}
+
 }  // namespace
 
 Hardware probe_hardware() {
@@ -262,14 +272,8 @@ std::span<const std::byte> LiveRanks::run_data(const ReduceGroup& group, std::st
     const std::uint64_t bytes =
         group.total(ranks()) * static_cast<std::uint64_t>(traits(group.calls.front().format).bytes());
     const auto all = result(bytes);
-    Json command = reduce_command(group);
-    std::vector<std::string> commands;
-    for (int rank = 0; rank < ranks(); ++rank) {
-        command["input"] = static_cast<std::uint64_t>(input(rank, bytes).data() - group_->memory().data());
-        commands.push_back(command.dump());
-    }
     const std::size_t mark = group_->log(0).size();
-    const auto answers = ask(commands);
+    const auto answers = ask(with_inputs(*this, reduce_command(group), bytes));
     std::vector<Json> read;
     try {
         read = understood(answers);
@@ -303,13 +307,8 @@ CombineOutcome LiveRanks::combine(const CombineRun& run) {
                  {"delay_ns", static_cast<std::uint64_t>(run.delay_s * 1e9)},
                  {"guards", run.guards},
                  {"output", output_offset}};
-    std::vector<std::string> commands;
-    for (int rank = 0; rank < ranks(); ++rank) {
-        command["input"] = static_cast<std::uint64_t>(input(rank, bytes).data() - group_->memory().data());
-        commands.push_back(command.dump());
-    }
     const std::size_t mark = group_->log(0).size();
-    const auto answers = ask(commands);
+    const auto answers = ask(with_inputs(*this, std::move(command), bytes));
     CombineOutcome outcome;
     try {
         int rank = 0;

@@ -206,7 +206,7 @@ Violations names_no_machine(std::string_view path, std::string_view text) {
     Violations found;
     for (const std::string& root : roots) {
         const std::size_t at = text.find(root);
-        // "network/work/x" is no path of a machine: it must begin there.
+        // Such a folder in the middle of a longer path is no path of a machine: it must begin there.
         if (at != std::string_view::npos && (at == 0 || !std::isalnum(static_cast<unsigned char>(text[at - 1]))))
             found.push_back(
                 fmt::format("{} names a folder of one machine: {}", path, before(text.substr(at, 40), '\n')));
