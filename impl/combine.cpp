@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "impl/cuda.hpp"
+#include "impl/indexing.hpp"
 #include "impl/kernels.hpp"
 #include "model/error.hpp"
 
@@ -23,6 +24,14 @@ constexpr bool faults_are_built = true;
 #else
 constexpr bool faults_are_built = false;
 #endif
+
+/// Not the model's: judge and judged share no dispatch.
+Scheme dispatched_here(Scheme scheme, const Routing& routing) {
+    return indexing::dispatch(scheme == Scheme::vllm_default, routing.equal_sizes(), scheme, Scheme::reduce_scatter,
+                              Scheme::reduce_per_owner);
+}
+
+using Range = indexing::Range<std::uint64_t>;
 
 /// One rank's side of one combine.
 class Combine {
@@ -42,7 +51,7 @@ public:
     }
 
     void run() {
-        switch (dispatched(request_.scheme, routing_)) {
+        switch (dispatched_here(request_.scheme, routing_)) {
             case Scheme::reduce_scatter:
                 return reduce_scatter();
             case Scheme::reduce_per_owner:
@@ -65,20 +74,23 @@ public:
 
 private:
     [[nodiscard]] bool has(Fault fault) const { return faults_are_built && request_.fault == fault; }
+    [[nodiscard]] static std::uint64_t number(int rank) { return static_cast<std::uint64_t>(rank); }
+    [[nodiscard]] std::uint64_t self() const { return number(comm_.rank()); }
     [[nodiscard]] std::uint64_t row_bytes() const {
         return routing_.hidden * static_cast<std::uint64_t>(traits(request_.format).bytes());
     }
-    [[nodiscard]] std::uint64_t offset(int rank) const {
-        const std::uint64_t row = routing_.first_row(rank);
-        return (row > 0 && has(Fault::offset_by_one_row) ? row - 1 : row) * row_bytes();
+    /// A rank's part of the buffer, in bytes or in elements.
+    [[nodiscard]] Range chunk(int rank, std::uint64_t row) const {
+        std::uint64_t first = 0;
+        for (int before = 0; before < rank; ++before) first = indexing::next_first_row(first, size(before));
+        return indexing::chunk(first > 0 && has(Fault::offset_by_one_row) ? first - 1 : first, size(rank), row);
     }
-    [[nodiscard]] std::uint64_t elements(int rank) const {
-        return routing_.sizes[static_cast<std::size_t>(rank)] * routing_.hidden;
-    }
-    [[nodiscard]] std::uint64_t bytes(int rank) const {
-        return routing_.sizes[static_cast<std::size_t>(rank)] * row_bytes();
-    }
-    [[nodiscard]] std::uint64_t own_bytes() const { return bytes(comm_.rank()); }
+    [[nodiscard]] std::uint64_t size(int rank) const { return routing_.sizes[static_cast<std::size_t>(rank)]; }
+    [[nodiscard]] Range bytes(int rank) const { return chunk(rank, row_bytes()); }
+    [[nodiscard]] std::uint64_t offset(int rank) const { return bytes(rank).offset; }
+    [[nodiscard]] std::uint64_t elements(int rank) const { return chunk(rank, routing_.hidden).count; }
+    [[nodiscard]] Range own() const { return bytes(comm_.rank()); }
+    [[nodiscard]] std::uint64_t own_bytes() const { return own().count; }
 
     void group(auto&& calls) {
         comm_.check(ncclGroupStart(), "ncclGroupStart");
@@ -90,11 +102,13 @@ private:
         }
         comm_.check(ncclGroupEnd(), "ncclGroupEnd");
     }
-    void send(const std::byte* data, std::uint64_t count, int peer) {
-        if (count > 0) comm_.check(ncclSend(data, count, ncclUint8, peer, comm_.get(), stream_), "ncclSend");
-    }
-    void receive(std::byte* data, std::uint64_t count, int peer) {
-        if (count > 0) comm_.check(ncclRecv(data, count, ncclUint8, peer, comm_.get(), stream_), "ncclRecv");
+    void move(const indexing::Move<std::uint64_t>& what, const std::byte* from, std::byte* to, int peer) {
+        const auto [sent, received] = what;
+        if (sent.count > 0)
+            comm_.check(ncclSend(from + sent.offset, sent.count, ncclUint8, peer, comm_.get(), stream_), "ncclSend");
+        if (received.count > 0)
+            comm_.check(ncclRecv(to + received.offset, received.count, ncclUint8, peer, comm_.get(), stream_),
+                        "ncclRecv");
     }
     void copy(std::byte* to, const std::byte* from, std::uint64_t count, cudaStream_t stream) {
         if (count > 0 && to != from)
@@ -128,9 +142,9 @@ private:
         reduce(partial_, workspace_, routing_.elements(), request_.root);
         const bool is_root = comm_.rank() == request_.root;
         group([&] {
-            if (!is_root) return receive(result_, own_bytes(), request_.root);
-            for (int owner = 0; owner < comm_.ranks(); ++owner)
-                if (owner != request_.root) send(workspace_ + offset(owner), bytes(owner), owner);
+            for (int peer = 0; peer < comm_.ranks(); ++peer)
+                move(indexing::scatter(number(request_.root), self(), number(peer), own(), bytes(peer)), workspace_,
+                     result_, peer);
         });
         // The root's own chunk is not worth a send, but it must wait for the reduce: it goes on the same stream.
         if (is_root)
@@ -151,26 +165,20 @@ private:
         const std::uint64_t all = routing_.rows() * row_bytes();
         if (all > 0 && !has(Fault::stale_receive_buffer))
             comm_.check(ncclAllGather(partial_, workspace_, all, ncclUint8, comm_.get(), stream_), "ncclAllGather");
-        add([&](int rank) { return workspace_ + static_cast<std::uint64_t>(rank) * all + offset(comm_.rank()); });
+        add([&](int rank) { return workspace_ + indexing::gathered_at(number(rank), all, own().offset); });
     }
 
     void exchange() {
         if (!has(Fault::stale_receive_buffer)) {
             group([&] {
-                for (int peer = 0; peer < comm_.ranks(); ++peer) {
-                    if (peer == comm_.rank()) continue;
-                    send(partial_ + offset(peer), bytes(peer), peer);
-                    receive(received_from(peer), own_bytes(), peer);
-                }
+                for (int peer = 0; peer < comm_.ranks(); ++peer)
+                    move(indexing::exchange(self(), number(peer), own(), bytes(peer)), partial_, workspace_, peer);
             });
         }
         add([&](int rank) {
-            return rank == comm_.rank() ? partial_ + offset(rank) : const_cast<const std::byte*>(received_from(rank));
+            return rank == comm_.rank() ? partial_ + offset(rank)
+                                        : workspace_ + indexing::received_at(number(rank), own_bytes());
         });
-    }
-    [[nodiscard]] std::byte* received_from(int rank) const {
-        const std::uint64_t spaced = (own_bytes() + 255) / 256 * 256;
-        return workspace_ + static_cast<std::uint64_t>(rank) * spaced;
     }
 
     [[nodiscard]] Accumulation accumulation() const {
@@ -197,16 +205,14 @@ private:
         if (peers_ == nullptr) throw UsageError("direct_ordered needs the peers' memory");
         const auto width = static_cast<std::uint64_t>(traits(request_.format).bytes());
         const std::uint64_t all = routing_.rows() * row_bytes();
-        const std::uint64_t piece = peers_->size() / width * width;
-        if (all > 0 && piece == 0) throw UsageError("the peers' memory does not hold one element");
-        const std::uint64_t own_begin = offset(comm_.rank()), own_end = own_begin + own_bytes();
-        for (std::uint64_t begin = 0; begin < all; begin += piece) {
-            const std::uint64_t end = std::min(all, begin + piece);
-            copy(peers_->own(), partial_ + begin, end - begin, stream_);
-            const std::uint64_t from = std::clamp(own_begin, begin, end), to = std::clamp(own_end, begin, end);
-            const Sources in = sources([&](int rank) { return peers_->of(rank) + (from - begin); });
-            launch_direct_sum(peers_->barrier(), in, result_ + (from - std::min(from, own_begin)), (to - from) / width,
-                              request_.format, accumulation(), direct_blocks(end - begin), stream_);
+        const std::uint64_t most = indexing::whole_elements(std::uint64_t{peers_->size()}, width);
+        if (all > 0 && most == 0) throw UsageError("the peers' memory does not hold one element");
+        for (std::uint64_t begin = 0; begin < all; begin += most) {
+            const indexing::Piece<std::uint64_t> piece = indexing::piece(begin, most, all, own());
+            copy(peers_->own(), partial_ + begin, piece.count, stream_);
+            const Sources in = sources([&](int rank) { return peers_->of(rank) + piece.in_piece; });
+            launch_direct_sum(peers_->barrier(), in, result_ + piece.in_result, piece.own / width, request_.format,
+                              accumulation(), direct_blocks(piece.count), stream_);
         }
     }
     /// Alike on all ranks, and few enough to be resident together when ranks share a GPU.
@@ -253,16 +259,17 @@ std::size_t workspace_bytes(const CombineRequest& request, int rank) {
     const std::uint64_t all = request.routing.elements() * width;
     const auto ranks = static_cast<std::uint64_t>(request.routing.ranks());
     const std::uint64_t own = request.routing.sizes.at(static_cast<std::size_t>(rank)) * request.routing.hidden * width;
-    switch (dispatched(request.scheme, request.routing)) {
+    switch (dispatched_here(request.scheme, request.routing)) {
         case Scheme::fixed_root:
-            return rank == request.root ? all : 0;
+            return indexing::fixed_root_workspace(static_cast<std::uint64_t>(request.root),
+                                                  static_cast<std::uint64_t>(rank), all);
         case Scheme::reduce_broadcast:
             return all;
         case Scheme::gather_ordered:
-            return ranks * all;
+            return indexing::gather_workspace(ranks, all);
         case Scheme::exchange_ordered:
         case Scheme::exact:
-            return ranks * ((own + 255) / 256 * 256);
+            return indexing::exchange_workspace(ranks, own);
         default:
             return 0;
     }

@@ -1,0 +1,139 @@
+// Where everything lies and who sends what to whom: the index arithmetic of the combines, over any integer type.
+// SPDX-License-Identifier: Apache-2.0
+//
+// proofs/ executes these templates over a solver's integers, so what is proved is what runs. A solver takes every path
+// at once: choices are select(), never if. All amounts are non-negative.
+#pragma once
+
+namespace samesum::gpu::indexing {
+
+template <class T>
+[[nodiscard]] constexpr T select(bool chosen, T yes, T no) {
+    return chosen ? yes : no;
+}
+template <class Int>
+[[nodiscard]] constexpr Int smaller(const Int& a, const Int& b) {
+    return select(b < a, b, a);
+}
+template <class Int>
+[[nodiscard]] constexpr Int clamp(const Int& value, const Int& least, const Int& most) {
+    return select(value < least, least, smaller(value, most));
+}
+
+/// [offset, offset + count) of a buffer.
+template <class Int>
+struct Range {
+    Int offset, count;
+};
+
+// --- Chunks: rank after rank in the [rows, hidden] buffer ---
+
+/// Where the next rank's rows begin; rank 0's begin at 0.
+template <class Int>
+[[nodiscard]] constexpr Int next_first_row(const Int& first_row, const Int& rows) {
+    return first_row + rows;
+}
+/// A rank's part of the buffer, in the unit in which a row counts `row`: bytes or elements.
+template <class Int>
+[[nodiscard]] constexpr Range<Int> chunk(const Int& first_row, const Int& rows, const Int& row) {
+    return {first_row * row, rows * row};
+}
+
+// --- The workspace ---
+
+/// Received chunks begin 256 bytes apart or more, so that sums read them as aligned as a buffer of their own.
+template <class Int>
+[[nodiscard]] constexpr Int spaced(const Int& bytes) {
+    return (bytes + Int(255)) / Int(256) * Int(256);
+}
+/// Where the chunk received from a rank begins, each being of `own` bytes.
+template <class Int>
+[[nodiscard]] constexpr Int received_at(const Int& rank, const Int& own) {
+    return rank * spaced(own);
+}
+/// Where the own chunk lies in a rank's whole partial, `all` bytes each, one after another.
+template <class Int>
+[[nodiscard]] constexpr Int gathered_at(const Int& rank, const Int& all, const Int& own_offset) {
+    return rank * all + own_offset;
+}
+template <class Int>
+[[nodiscard]] constexpr Int fixed_root_workspace(const Int& root, const Int& self, const Int& all) {
+    return select(self == root, all, Int(0));
+}
+template <class Int>
+[[nodiscard]] constexpr Int gather_workspace(const Int& ranks, const Int& all) {
+    return ranks * all;
+}
+template <class Int>
+[[nodiscard]] constexpr Int exchange_workspace(const Int& ranks, const Int& own) {
+    return ranks * spaced(own);
+}
+
+// --- Groups of sends and receives ---
+
+/// What a rank exchanges with one peer within a group; it goes through the peers in rank order. Counts of 0 are no
+/// calls.
+template <class Int>
+struct Move {
+    Range<Int> sent;      ///< of the buffer that is sent from
+    Range<Int> received;  ///< of the buffer that is received into
+};
+
+/// fixed_root: the root sends each other rank its chunk of the sums, and copies its own.
+template <class Int>
+[[nodiscard]] constexpr Move<Int> scatter(const Int& root, const Int& self, const Int& peer, const Range<Int>& own,
+                                          const Range<Int>& peers) {
+    const Int none(0);
+    return {{peers.offset, select(self == root, select(peer == root, none, peers.count), none)},
+            {none, select(self == root, none, select(peer == root, own.count, none))}};
+}
+
+/// exchange_ordered: every rank sends every other that one's chunk of its partial, and reads its own where it lies.
+template <class Int>
+[[nodiscard]] constexpr Move<Int> exchange(const Int& self, const Int& peer, const Range<Int>& own,
+                                           const Range<Int>& peers) {
+    const Int none(0);
+    return {{peers.offset, select(peer == self, none, peers.count)},
+            {received_at(peer, own.count), select(peer == self, none, own.count)}};
+}
+
+// --- direct_ordered: the buffer goes through the peers' memory in pieces ---
+
+/// The most bytes of `memory` that hold whole elements.
+template <class Int>
+[[nodiscard]] constexpr Int whole_elements(const Int& memory, const Int& width) {
+    return memory / width * width;
+}
+
+/// One piece of the buffer and what it holds of the own chunk, in bytes.
+template <class Int>
+struct Piece {
+    Int count;      ///< of the piece
+    Int own;        ///< of the own chunk in it
+    Int in_piece;   ///< where they lie in the piece
+    Int in_result;  ///< where they lie in the own chunk
+};
+/// The piece that begins at `begin`, of at most `most` bytes of a buffer of `all`.
+template <class Int>
+[[nodiscard]] constexpr Piece<Int> piece(const Int& begin, const Int& most, const Int& all, const Range<Int>& own) {
+    const Int end = smaller(all, begin + most);
+    const Int from = clamp(own.offset, begin, end), to = clamp(own.offset + own.count, begin, end);
+    return {end - begin, to - from, from - begin, from - smaller(from, own.offset)};
+}
+
+// --- Which scheme runs ---
+
+/// vLLM's dispatch: what vllm_default stands for depends on whether all ranks own as many rows.
+template <class Bool, class Scheme>
+[[nodiscard]] constexpr Scheme dispatch(const Bool& is_vllm_default, const Bool& equal_sizes, const Scheme& scheme,
+                                        const Scheme& when_equal, const Scheme& otherwise) {
+    return select(is_vllm_default, select(equal_sizes, when_equal, otherwise), scheme);
+}
+
+/// vLLM's gate: whether batch-invariant serving takes fixed_root; with 2 ranks every path is one addition.
+template <class Bool, class Int>
+[[nodiscard]] constexpr Bool gate(const Bool& batch_invariant, const Int& ranks) {
+    return batch_invariant && Int(2) < ranks;
+}
+
+}  // namespace samesum::gpu::indexing
