@@ -15,6 +15,8 @@ namespace samesum {
 [[nodiscard]] std::vector<Obligation> claims_of_addition();
 /// What the ways to combine promise, from NCCL's orders: claims_of_schemes.cpp.
 [[nodiscard]] std::vector<Obligation> claims_of_schemes();
+/// What impl's index arithmetic moves where: claims_of_indexing.cpp.
+[[nodiscard]] std::vector<Obligation> claims_of_indexing();
 /// False on purpose, impossible, or out of reach: claims that must not come out green. canaries.cpp.
 [[nodiscard]] std::vector<Obligation> canaries();
 

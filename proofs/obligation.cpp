@@ -29,7 +29,8 @@ std::string open(const Answer& answer) {
 
 Outcome settle(const Statement& statement, double limit) {
     if (statement.seconds > 0) limit = statement.seconds;
-    if (!statement.assumptions.empty()) {
+    // An expected example shows by itself that what is assumed can hold.
+    if (!statement.assumptions.empty() && statement.expected != Satisfiable::yes) {
         const Answer possible = ask(statement.assumptions_question(), limit);
         if (possible.satisfiable == Satisfiable::no)
             return {Verdict::inconclusive,
@@ -140,9 +141,12 @@ Evidence discharge(const Obligation& obligation, double limit) {
         return evidence;
     }
 
-    // The worst outcome decides: a counterexample, else what is open, else everything holds.
-    const auto rank = [](const Outcome& o) {
-        return o.verdict == Verdict::refuted ? 0 : o.verdict == Verdict::inconclusive ? 1 : 2;
+    // The worst outcome decides: a counterexample, else what is open, else everything holds; where every statement owes
+    // an example, one that has none.
+    const bool all_refuted = obligation.settled == Obligation::Settled::by_every_example;
+    const auto rank = [&](const Outcome& o) {
+        if (o.verdict == Verdict::inconclusive) return 1;
+        return (o.verdict == Verdict::refuted) != all_refuted ? 0 : 2;
     };
     const Outcome& worst = *std::min_element(outcomes.begin(), outcomes.end(),
                                              [&](const Outcome& a, const Outcome& b) { return rank(a) < rank(b); });
@@ -150,7 +154,12 @@ Evidence discharge(const Obligation& obligation, double limit) {
     evidence.decided_by = worst.decided_by;
     if (worst.verdict == Verdict::refuted && obligation.settled == Obligation::Settled::by_example)
         evidence.decided_by = "example";
-    if (worst.verdict == Verdict::upheld) {
+    if (all_refuted) {
+        const auto refuted = std::count_if(outcomes.begin(), outcomes.end(),
+                                           [](const Outcome& o) { return o.verdict == Verdict::refuted; });
+        evidence.decided_by = fmt::format("{} of {} refuted", refuted, outcomes.size());
+    }
+    if (worst.verdict == Verdict::upheld && !all_refuted) {
         std::vector<std::string> ways;
         for (const Outcome& outcome : outcomes)
             if (std::find(ways.begin(), ways.end(), outcome.decided_by) == ways.end())
@@ -161,6 +170,10 @@ Evidence discharge(const Obligation& obligation, double limit) {
 
     std::vector<std::string> details;
     if (!worst.detail.empty()) details.push_back(worst.detail);
+    if (all_refuted && worst.verdict == Verdict::upheld)
+        for (std::size_t i = 0; i < obligation.statements.size(); ++i)
+            if (outcomes[i].verdict == Verdict::upheld)
+                details.push_back(fmt::format("{} changes nothing", obligation.statements[i].name));
     std::vector<std::string> assumed;
     for (const Statement& statement : obligation.statements)
         for (const Assumption& assumption : statement.assumptions)
@@ -217,7 +230,7 @@ std::vector<Script> scripts(const Obligation& obligation) {
             all.push_back({fmt::format("{}.{}.{}", obligation.name, statement.name, part),
                            header(obligation, statement, expected) + question.script + "(check-sat)\n", expected});
         };
-        if (!statement.assumptions.empty())
+        if (!statement.assumptions.empty() && statement.expected != Satisfiable::yes)
             add("assumptions", statement.assumptions_question(), statement.expected_of_assumptions);
         add("goal", statement.goal_question(), statement.expected);
     }

@@ -49,8 +49,9 @@ struct Exhausted {
 
 /// One row of the ledger: a claim for one scope.
 struct Obligation {
-    /// What settles it: that nothing contradicts its statements and worlds, or that something does.
-    enum class Settled : std::uint8_t { by_proof, by_example };
+    /// What settles it: that nothing contradicts its statements and worlds, that something does, or that each of its
+    /// statements is contradicted.
+    enum class Settled : std::uint8_t { by_proof, by_example, by_every_example };
 
     std::string name;      ///< "fixed_root_is_routing_invariant"; shared with fuzz properties and README
     std::string sentence;  ///< one plain sentence

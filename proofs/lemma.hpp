@@ -1,0 +1,170 @@
+// Numbers that are formulas: code that is a template over its integers runs on them, and what it did can be proved.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "proofs/obligation.hpp"
+
+namespace samesum {
+
+class Lemma;
+class Truth;
+
+/// An integer of a lemma; Natural(n) is the constant n. Value type; the lemma must outlive it.
+class Natural {
+public:
+    explicit Natural(std::uint64_t constant) : constant_(constant) {}
+
+private:
+    friend class Lemma;
+    Natural(Lemma& lemma, int step) : lemma_(&lemma), step_(step) {}
+
+    Lemma* lemma_ = nullptr;
+    int step_ = 0;
+    std::uint64_t constant_ = 0;
+
+    friend Natural operator+(const Natural&, const Natural&);
+    friend Natural operator-(const Natural&, const Natural&);
+    friend Natural operator*(const Natural&, const Natural&);
+    friend Natural operator/(const Natural&, const Natural&);
+    friend class Truth;
+    friend Truth operator<(const Natural&, const Natural&);
+    friend Truth operator==(const Natural&, const Natural&);
+    friend Natural select(const Truth&, const Natural&, const Natural&);
+};
+
+/// A truth value of a lemma.
+class Truth {
+    friend class Lemma;
+    Truth(Lemma& lemma, int step) : lemma_(&lemma), step_(step) {}
+
+    Lemma* lemma_;
+    int step_;
+
+    friend Truth operator<(const Natural&, const Natural&);
+    friend Truth operator==(const Natural&, const Natural&);
+    friend Truth operator&&(const Truth&, const Truth&);
+    friend Truth operator||(const Truth&, const Truth&);
+    friend Truth operator!(const Truth&);
+    friend Natural select(const Truth&, const Natural&, const Natural&);
+};
+
+inline Truth operator>(const Natural& a, const Natural& b) { return b < a; }
+inline Truth operator<=(const Natural& a, const Natural& b) { return !(b < a); }
+inline Truth operator>=(const Natural& a, const Natural& b) { return !(a < b); }
+inline Truth operator!=(const Natural& a, const Natural& b) { return !(a == b); }
+inline Truth implies(const Truth& a, const Truth& b) { return !a || b; }
+
+/// What is assumed, what code makes of it, and what is to be shown. Integers are unbounded. The steps of code are kept
+/// apart from the words of the lemma: they can be changed one at a time, and then something must no longer hold.
+class Lemma {
+public:
+    explicit Lemma(std::string name) : name_(std::move(name)) {}
+    Lemma(const Lemma&) = delete;
+    Lemma& operator=(const Lemma&) = delete;
+
+    /// Any integer that is not negative.
+    [[nodiscard]] Natural natural(std::string name);
+    [[nodiscard]] Truth truth(std::string name);
+    /// A constant that the lemma hands to the code, so that it is not taken for one of the code's.
+    [[nodiscard]] Natural constant(std::uint64_t value);
+    void assume(std::string name, const Truth& what);
+    void show(std::string name, const Truth& what);
+    /// Runs a function of the code under proof. A change of one of its operations changes every run of it.
+    template <class Call>
+    auto code(std::string_view function, Call&& call) {
+        running_ = function;
+        operation_ = 0;
+        auto result = call();
+        running_.clear();
+        return result;
+    }
+    /// Also shows that no step of the code leaves [0, 2^64): what holds of integers then holds of std::uint64_t.
+    void fits_64_bits();
+
+    /// "What is assumed implies what is to be shown." A counterexample is evaluated, step by step, before it counts.
+    [[nodiscard]] Statement statement() const;
+    /// One for each operation of the code that the lemmas run: with it changed, one of them should have a
+    /// counterexample, of small numbers.
+    [[nodiscard]] static std::vector<Statement> planted(std::span<const std::unique_ptr<Lemma>> lemmas);
+
+    /// What the steps come to for given values, in order: for tests.
+    struct Values {
+        bool assumptions_hold = false;
+        std::optional<std::string> fails;  ///< the first thing to be shown that does not hold
+    };
+    /// Nothing where a step has no value: a division by 0, or numbers beyond 2^126.
+    [[nodiscard]] std::optional<Values> evaluate(const Assignment& values) const;
+
+private:
+    enum class Kind : std::uint8_t {
+        constant,
+        variable,
+        flag,
+        add,
+        subtract,
+        multiply,
+        divide,
+        less,
+        equal,
+        both,
+        either,
+        negation,
+        select
+    };
+    struct Step {
+        Kind kind;
+        std::array<int, 3> of{};
+        std::uint64_t constant = 0;
+        std::string name{};      ///< of a variable or flag
+        std::string function{};  ///< of the code that took it; empty for the lemma's own words
+        int operation = 0;       ///< its number within that function
+    };
+    struct Named {
+        std::string name;
+        int step;
+    };
+    struct Content {
+        std::vector<Step> steps;
+        std::vector<Named> assumed, shown;
+    };
+
+    friend class Natural;
+    friend Natural operator+(const Natural&, const Natural&);
+    friend Natural operator-(const Natural&, const Natural&);
+    friend Natural operator*(const Natural&, const Natural&);
+    friend Natural operator/(const Natural&, const Natural&);
+    friend Truth operator<(const Natural&, const Natural&);
+    friend Truth operator==(const Natural&, const Natural&);
+    friend Truth operator&&(const Truth&, const Truth&);
+    friend Truth operator||(const Truth&, const Truth&);
+    friend Truth operator!(const Truth&);
+    friend Natural select(const Truth&, const Natural&, const Natural&);
+
+    static Natural number(Kind kind, const Natural& a, const Natural& b);
+    static Truth comparison(Kind kind, const Natural& a, const Natural& b);
+    int take(Step step);
+    int step_of(const Natural& number);
+    static Statement statement_of(const Content& content, const std::string& name, bool planted);
+    static std::optional<Values> evaluate(const Content& content, const Assignment& values);
+    /// The content with one operation of a function changed, or nothing when it has no such operation.
+    [[nodiscard]] std::optional<Content> changed(const std::string& function, int operation) const;
+    /// Adds what the content says, as things to be shown: what is assumed implies each of them.
+    static void append(Content& to, Content content, const std::string& name);
+
+    std::string name_;
+    Content content_;
+    std::string running_;
+    int operation_ = 0;
+};
+
+}  // namespace samesum
