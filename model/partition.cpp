@@ -10,13 +10,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/deal.hpp"
 #include "model/error.hpp"
 
 namespace samesum {
 namespace {
-
-std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
-std::uint64_t round_up(std::uint64_t a, std::uint64_t m) { return divide_up(a, m) * m; }
 
 std::uint64_t element_bytes(const Call& call) { return static_cast<std::uint64_t>(traits(call.format).bytes()); }
 
@@ -64,65 +62,39 @@ std::vector<std::vector<ChannelPart>> partition(std::span<const Task> tasks, con
     }
     const std::uint64_t channels = std::max<std::uint64_t>(1, std::min(wanted, most));
     const std::uint64_t per_channel =
-        rounds_up ? round_up(traffic / channels, 16) : std::max(least, traffic / channels);
+        rounds_up ? deal::round_up(traffic / channels, std::uint64_t{16}) : std::max(least, traffic / channels);
 
     std::vector<std::vector<ChannelPart>> parts;
     std::uint64_t channel = 0, filled = 0;
     for (const Task& task : tasks) {
         const std::uint64_t bytes = element_bytes(task.call);
         const std::uint64_t w = weight(task, comm.ranks());
-        const std::uint64_t cell = round_up(divide_up(least, w), 16);
-        const std::uint64_t cell_elements = cell / bytes;
-        const std::uint64_t cells = divide_up(task.call.count * bytes, cell);
+        const std::uint64_t cell = deal::cell_bytes(least, w);
         const std::uint64_t cell_traffic = cell * w;
-        std::uint64_t full = std::min(cells, divide_up(per_channel, cell_traffic));  // cells of a whole channel
-        std::uint64_t low =
-            channel + 1 == most
-                ? cells
-                : std::min(cells, divide_up(per_channel > filled ? per_channel - filled : 0, cell_traffic));
-        std::uint64_t middle = (cells - low) / full;  // whole channels
-        std::uint64_t high = (cells - low) % full;
-        if (channel + (low > 0) + middle + (high > 0) > most) {
-            middle = most - channel - 2;
-            full = (cells - low) / (middle + 1);
-            high = full + (cells - low) % (middle + 1);
-        }
-        if (high == 0 && middle > 0) {
-            high = full;
-            --middle;
-        }
-        if (low == 0) {
-            ++channel;
-            if (middle == 0) {
-                low = high;
-                high = 0;
-            } else {
-                low = full;
-                --middle;
-            }
-        }
+        const std::uint64_t free = per_channel > filled ? per_channel - filled : 0;
+        const deal::Deal<std::uint64_t> dealt =
+            deal::deal(deal::divide_up(task.call.count * bytes, cell), deal::divide_up(per_channel, cell_traffic),
+                       deal::divide_up(free, cell_traffic), channel, most);
 
         std::vector<ChannelPart> own;
         std::uint64_t begin = 0;
-        const auto give = [&](std::uint64_t given_cells) {
-            const std::uint64_t count = std::min(given_cells * cell_elements, task.call.count - begin);
-            own.push_back({static_cast<int>(channel + own.size()), begin, count});
+        const auto give = [&](std::uint64_t cells) {
+            const std::uint64_t count = deal::given(cells, cell / bytes, begin, task.call.count);
+            own.push_back({static_cast<int>(dealt.channel + own.size()), begin, count});
             begin += count;
         };
-        give(low);
-        for (std::uint64_t i = 0; i < middle; ++i) give(full);
-        if (high > 0) give(high);
+        give(dealt.low);
+        for (std::uint64_t i = 0; i < dealt.middle; ++i) give(dealt.full);
+        if (dealt.high > 0) give(dealt.high);
         ensure(begin == task.call.count, "the channels' parts cover the call");
 
         // The next call sees whole cells taken, also where this call did not fill its last one.
-        if (high > 0) {
-            channel += middle + 1;
-            filled = high * cell_traffic;
-        } else if (middle > 0) {
-            channel += middle + 1;
-            filled = 0;
+        channel = dealt.channel;
+        if (dealt.high > 0) {
+            channel += dealt.middle + 1;
+            filled = dealt.high * cell_traffic;
         } else {
-            filled += low * cell_traffic;
+            filled += dealt.low * cell_traffic;
         }
         if (filled >= per_channel && channel + 1 != most) {
             ++channel;

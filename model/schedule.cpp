@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 
+#include "model/deal.hpp"
 #include "model/error.hpp"
 
 namespace samesum {
@@ -39,22 +40,16 @@ void append_ring_all_reduce(std::vector<Part>& parts, const Communicator& comm, 
     const std::uint64_t chunk = chunk_elements(task, channel_part.count, comm);
     const std::uint64_t grain = 16 / static_cast<std::uint64_t>(traits(task.call.format).bytes());
     const auto& ring = comm.topology.channels()[static_cast<std::size_t>(channel_part.channel)].ring;
-    const std::uint64_t whole = channel_part.count / (ranks * chunk);
+    const deal::Loops<std::uint64_t> loops = deal::loops(channel_part.count, ranks, chunk, grain);
     std::uint64_t begin = channel_part.begin;
-    const std::uint64_t end = channel_part.begin + channel_part.count;
-    const auto append = [&](std::uint64_t length, std::uint64_t blocks, std::uint64_t until) {
-        parts.push_back({channel_part.channel, begin, length, length, blocks, until, Order::ring(ring, ring->front()),
-                         Part::Turn::ring_position});
+    const auto append = [&](std::uint64_t length, std::uint64_t blocks, std::uint64_t count) {
+        if (count == 0) return;
+        parts.push_back({channel_part.channel, begin, length, length, blocks, begin + count,
+                         Order::ring(ring, ring->front()), Part::Turn::ring_position});
+        begin += count;
     };
-    if (whole > 0) {
-        append(chunk, whole * ranks, begin + whole * ranks * chunk);
-        begin += whole * ranks * chunk;
-    }
-    if (begin < end) {
-        const std::uint64_t rest = end - begin;
-        const std::uint64_t length = ((rest + ranks - 1) / ranks + grain - 1) / grain * grain;
-        append(length, (rest + length - 1) / length, end);
-    }
+    append(chunk, loops.whole * ranks, loops.looped);
+    append(loops.length, loops.blocks, loops.rest);
 }
 
 /// What is known where the switch adds: mm(...) is its sum of the values of one node's GPUs, in an order that nothing
