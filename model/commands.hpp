@@ -11,6 +11,7 @@ namespace samesum {
 
 Exit order_command(std::span<const std::string> arguments);
 Exit sum_command(std::span<const std::string> arguments);
+Exit teach_command(std::span<const std::string> arguments);
 /// `order lint`: what an environment's settings do for the order.
 Exit order_lint(std::span<const std::string> arguments);
 

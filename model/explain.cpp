@@ -56,14 +56,6 @@ std::string decimal(const Dyadic& x) {
     return (sign(x) < 0 ? "-" : "") + text;
 }
 
-/// A pattern's value: all of its digits where they are few, else the shortest that read back.
-std::string shown(Format format, Bits bits) {
-    if (!traits(format).is_float || !is_finite(format, bits) || is_zero(format, bits))
-        return samesum::decimal(format, bits);
-    const std::string exact = decimal(value_of(format, bits));
-    return exact.size() <= 14 ? exact : samesum::decimal(format, bits);
-}
-
 /// exact - result as a share of the distance of the two numbers around `exact`.
 std::string rounding_of(Format format, const Dyadic& exact, Bits result) {
     const FormatTraits& t = traits(format);
@@ -75,7 +67,7 @@ std::string rounding_of(Format format, const Dyadic& exact, Bits result) {
     // The neighbour of the result on the other side of the exact value.
     const bool grows = (sign(error) < 0) == ((result & t.sign()) == 0);
     if (grows && (result & ~t.sign()) == t.largest() && t.width == 8)
-        return fmt::format("saturated at {}", shown(format, result));
+        return fmt::format("saturated at {}", exact_decimal(format, result));
     const Bits neighbour = (result & ~t.sign()) == 0 ? 1 : (grows ? result + 1 : result - 1);
     Dyadic gap = value_of(format, neighbour) + -rounded;
     if (sign(gap) < 0) gap = -gap;
@@ -91,9 +83,49 @@ std::string rounding_of(Format format, const Dyadic& exact, Bits result) {
     return fmt::format("rounded {} by {:g} ulp", direction, parts / 10000.0);
 }
 
+/// The exponent of the leading bit; x is not zero.
+int leading(const Dyadic& x) { return static_cast<int>(msb(cpp_int(abs(x.significand)))) + x.exponent; }
+
+/// Is the bit of weight 2^place set in the magnitude?
+bool bit_at(const Dyadic& x, int place) {
+    return place >= x.exponent && bit_test(cpp_int(abs(x.significand)), static_cast<unsigned>(place - x.exponent));
+}
+
+/// The weight of the last bit that the format keeps of a magnitude, as an exponent.
+int last_kept(const FormatTraits& t, const Dyadic& exact) {
+    return std::max(leading(exact), 1 - t.bias()) - t.fraction_bits;
+}
+
+Rounding decision(Format format, const Dyadic& exact, Bits result) {
+    using Way = Rounding::Way;
+    if (is_infinite(format, result)) return {Way::infinite, {}};
+    if (sign(exact) == 0) return {};
+    const int last = last_kept(traits(format), exact);
+    Rounding rounding;
+    for (int place = last - 1; place >= exact.exponent; --place) rounding.lost += bit_at(exact, place) ? '1' : '0';
+    rounding.lost.erase(rounding.lost.find_last_not_of('0') + 1);
+    const cpp_int magnitude = abs(exact.significand);
+    const Dyadic kept{last > exact.exponent ? cpp_int(magnitude >> (last - exact.exponent)) : magnitude,
+                      std::max(last, exact.exponent)};
+    const Dyadic made = value_of(format, result & ~traits(format).sign());
+    const bool guard = rounding.lost.starts_with('1'), sticky = rounding.lost.size() > 1;
+    const bool raised = guard && (sticky || bit_at(kept, last));
+    const Dyadic right = raised ? kept + Dyadic{1, last} : kept;
+    if (const int off = sign(made + -right); off != 0) {
+        ensure(off < 0 && traits(format).width == 8, "a sum is rounded to nearest even, or saturated");
+        rounding.way = Way::saturated;
+    } else if (!rounding.lost.empty()) {
+        rounding.way =
+            sticky || !guard ? (raised ? Way::raised : Way::cut) : (raised ? Way::raised_at_tie : Way::cut_at_tie);
+    }
+    return rounding;
+}
+
 class Explainer {
 public:
     explicit Explainer(const SumRule& rule) : rule_(rule) {}
+
+    static constexpr std::string_view product = " * ";
 
     struct Operand {
         Bits bits = 0;
@@ -101,14 +133,15 @@ public:
         bool own = false;  ///< a rank's value that is still to be scaled
     };
 
-    Operand step(Format format, std::string what, std::vector<std::pair<Format, Bits>> operands, const char* symbol,
-                 Bits result, const std::optional<Dyadic>& exact, std::string rounding = {}) {
+    Operand step(Format format, std::string what, std::vector<std::pair<Format, Bits>> operands,
+                 std::string_view symbol, Bits result, const std::optional<Dyadic>& exact, std::string rounding = {}) {
         RoundingStep step;
+        if (exact && symbol != product) step.terms = operands;
         step.what = what;
         for (const auto& [operand_format, bits] : operands) {
             if (!step.expression.empty()) step.expression += symbol, step.values += symbol;
             step.expression += hex(operand_format, bits);
-            step.values += shown(operand_format, bits);
+            step.values += exact_decimal(operand_format, bits);
         }
         step.format = format;
         step.result = result;
@@ -136,10 +169,11 @@ public:
                 return step(format, what, operands, rule_.operation == Operation::min ? " min " : " max ", result, {},
                             "exact");
             case Operation::prod:
-                if (!traits(format).is_float) return step(format, what, operands, " * ", result, {}, "modulo 2^width");
+                if (!traits(format).is_float)
+                    return step(format, what, operands, product, result, {}, "modulo 2^width");
                 if (!finite(format, left.bits, right.bits))
-                    return step(format, what, operands, " * ", result, {}, special(format, result));
-                return step(format, what, operands, " * ", result,
+                    return step(format, what, operands, product, result, {}, special(format, result));
+                return step(format, what, operands, product, result,
                             value_of(format, left.bits) * value_of(format, right.bits));
             default:
                 if (!traits(format).is_float) return step(format, what, operands, " + ", result, {}, "modulo 2^width");
@@ -156,7 +190,7 @@ public:
         const Bits result = HopArithmetic(format).multiply(own.bits, rule_.scale);
         const bool is_finite_number = traits(format).is_float && finite(format, own.bits, rule_.scale);
         return step(
-            format, own.name + "*s", {{format, own.bits}, {format, rule_.scale}}, " * ", result,
+            format, own.name + "*s", {{format, own.bits}, {format, rule_.scale}}, product, result,
             is_finite_number ? std::optional(value_of(format, own.bits) * value_of(format, rule_.scale)) : std::nullopt,
             is_finite_number ? "" : special(format, result));
     }
@@ -168,10 +202,10 @@ public:
         std::optional<Dyadic> exact;
         if (finite(format, own.bits, rule_.scale) && is_finite(format, other.bits))
             exact = value_of(format, own.bits) * value_of(format, rule_.scale) + value_of(format, other.bits);
-        Operand sum = step(format, what, {{format, own.bits}, {format, rule_.scale}}, " * ", result, exact,
+        Operand sum = step(format, what, {{format, own.bits}, {format, rule_.scale}}, product, result, exact,
                            exact ? "" : special(format, result));
         steps_.back().expression += " + " + hex(format, other.bits);
-        steps_.back().values += " + " + shown(format, other.bits);
+        steps_.back().values += " + " + exact_decimal(format, other.bits);
         return sum;
     }
 
@@ -183,6 +217,102 @@ private:
 };
 
 }  // namespace
+
+std::string_view str(Rounding::Way way) {
+    switch (way) {
+        case Rounding::Way::cut:
+            return "guard 0: below half, cut off";
+        case Rounding::Way::cut_at_tie:
+            return "guard 1, sticky 0: a tie; the last bit kept is 0, even: cut off";
+        case Rounding::Way::raised:
+            return "guard 1, sticky 1: above half, last place + 1";
+        case Rounding::Way::raised_at_tie:
+            return "guard 1, sticky 0: a tie; the last bit kept is 1, odd: last place + 1";
+        case Rounding::Way::saturated:
+            return "beyond the largest value, which is kept: saturated";
+        case Rounding::Way::infinite:
+            return "beyond the largest value: infinity";
+        default:
+            return "exact";
+    }
+}
+
+std::string exact_decimal(Format format, Bits bits) {
+    if (!traits(format).is_float || !is_finite(format, bits) || is_zero(format, bits))
+        return samesum::decimal(format, bits);
+    const std::string exact = decimal(value_of(format, bits));
+    return exact.size() <= 14 ? exact : samesum::decimal(format, bits);
+}
+
+Rounding rounding_of_sum(Format format, Bits left, Bits right) {
+    ensure(traits(format).is_float && is_finite(format, left) && is_finite(format, right), "finite floats are rounded");
+    return decision(format, value_of(format, left) + value_of(format, right), HopArithmetic(format).add(left, right));
+}
+
+std::string draw_bits(const RoundingStep& step) {
+    if (step.terms.empty() || !is_finite(step.format, step.result)) return {};
+    const FormatTraits& t = traits(step.format);
+    std::vector<Dyadic> terms;
+    Dyadic exact;
+    for (const auto& [format, bits] : step.terms) {
+        terms.push_back(value_of(format, bits));
+        exact = exact + terms.back();
+    }
+    const Rounding rounding = decision(step.format, exact, step.result);
+    const Dyadic result = value_of(step.format, step.result);
+    const bool is_exact = rounding.way == Rounding::Way::exact;
+
+    // Columns are weights, from 2^top down to 2^low; the bar stands behind 2^last.
+    int top = 1 - t.bias(), low = 0;
+    for (const Dyadic& each : {exact, result})
+        if (sign(each) != 0) top = std::max(top, leading(each));
+    bool nothing = true;
+    for (const Dyadic& term : terms) {
+        if (sign(term) == 0) continue;
+        top = std::max(top, leading(term));
+        const int lowest = static_cast<int>(lsb(cpp_int(abs(term.significand)))) + term.exponent;
+        low = nothing ? lowest : std::min(low, lowest);
+        nothing = false;
+    }
+    int last = sign(exact) == 0 ? top - t.fraction_bits : last_kept(t, exact);
+    // Where nothing is lost the bar may stand as soon as all bits are shown.
+    if (is_exact) last = std::max(last, std::min(nothing ? last : low, top - t.fraction_bits));
+    constexpr int most_lost = 12;
+    const auto digits = [&](const Dyadic& x) {
+        std::string text = sign(x) < 0 ? "-" : " ";
+        for (int place = top; place >= last; --place) {
+            text += bit_at(x, place) ? '1' : '0';
+            if (place == top) text += '.';
+        }
+        return text;
+    };
+    const auto tail = [&](const Dyadic& x) {
+        std::string text = "|";
+        for (int place = last - 1; place >= std::max(x.exponent, last - most_lost); --place)
+            text += bit_at(x, place) ? '1' : '0';
+        text.erase(text.find_last_not_of('0') + 1);
+        const bool further =
+            sign(x) != 0 && static_cast<int>(lsb(cpp_int(abs(x.significand)))) + x.exponent < last - most_lost;
+        if (further) text.resize(most_lost + 1, '0'), text += "..";
+        return text;
+    };
+    std::size_t width = tail(exact).size();
+    for (const Dyadic& term : terms) width = std::max(width, tail(term).size());
+    const auto row = [&](char mark, const std::string& bits, const std::string& behind, const std::string& value) {
+        return fmt::format("{} {}{:<{}}  x 2^{}  {}\n", mark, bits, behind, width, top, value);
+    };
+    const auto named = [](Format format, Bits bits) {
+        return fmt::format("{} ({})", exact_decimal(format, bits), hex(format, bits));
+    };
+    std::string text;
+    for (std::size_t i = 0; i < terms.size(); ++i)
+        text +=
+            row(i == 0 ? ' ' : '+', digits(terms[i]), tail(terms[i]), named(step.terms[i].first, step.terms[i].second));
+    if (is_exact) return text + row('=', digits(exact), tail(exact), named(step.format, step.result) + ", exact");
+    text += row('=', digits(exact), tail(exact), decimal(exact) + " exactly");
+    text += fmt::format("{:{}}^ {}\n", "", 3 + digits(exact).size(), str(rounding.way));
+    return text + row('>', digits(result), "", named(step.format, step.result));
+}
 
 Explanation explain(const SumRule& rule, const ReductionTree& tree, std::span<const Bits> leaves) {
     const FormatTraits& t = traits(rule.format);

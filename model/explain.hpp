@@ -2,7 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "model/element_sum.hpp"
@@ -20,6 +24,8 @@ struct RoundingStep {
     Bits result = 0;
     bool rounded = false;
     std::string rounding;  ///< "exact", "rounded up by 1/2 ulp (tie to even)", "NaN: ...", "saturated at 448"
+    /// What was added up, where every one of them is finite; empty for all but sums and conversions of floats.
+    std::vector<std::pair<Format, Bits>> terms{};
 };
 
 struct Explanation {
@@ -29,5 +35,31 @@ struct Explanation {
 
 /// Steps in the order of the tree's program. The result is sum_element()'s.
 [[nodiscard]] Explanation explain(const SumRule& rule, const ReductionTree& tree, std::span<const Bits> leaves);
+
+/// The decision of one rounding to nearest even, by the bits behind the last one that the format keeps: `guard` is the
+/// first of them, `sticky` tells whether any later one is 1.
+struct Rounding {
+    enum class Way : std::uint8_t { exact, cut, cut_at_tie, raised, raised_at_tie, saturated, infinite };
+    Way way = Way::exact;
+    std::string lost;  ///< the bits of the exact magnitude that do not fit, without zeros at the end: "1", "011"
+};
+/// "guard 0: below half, cut off".
+[[nodiscard]] std::string_view str(Rounding::Way way);
+/// Of a sum of two finite floats.
+[[nodiscard]] Rounding rounding_of_sum(Format format, Bits left, Bits right);
+
+/// The terms of a step's sum, its exact value and the result, bits under bits; a bar behind the last one that is kept:
+///
+///     1.0000000|    x 2^8  256 (0x4380)
+///   + 0.0000000|1   x 2^8  1 (0x3f80)
+///   = 1.0000000|1   x 2^8  257 exactly
+///                ^ guard 1, sticky 0: a tie; the last bit kept is 0, even: cut off
+///   > 1.0000000     x 2^8  256 (0x4380)
+///
+/// Empty where a step has no terms, and where its sum leaves the finite numbers.
+[[nodiscard]] std::string draw_bits(const RoundingStep& step);
+
+/// A value with all of its digits where they are few, else the shortest that reads back: "448", "0.00390625".
+[[nodiscard]] std::string exact_decimal(Format format, Bits bits);
 
 }  // namespace samesum

@@ -14,11 +14,13 @@
 #include "model/buffer_sum.hpp"
 #include "model/cli.hpp"
 #include "model/commands.hpp"
+#include "model/draw.hpp"
 #include "model/expectation.hpp"
 #include "model/explain.hpp"
 #include "model/hex_lines.hpp"
 #include "model/reachable.hpp"
 #include "model/scenario.hpp"
+#include "model/text.hpp"
 #include "model/witness.hpp"
 
 namespace samesum {
@@ -98,6 +100,13 @@ po::typed_value<std::string>* word(const char* shown_as) { return po::value<std:
 
 // sum eval
 
+std::string indented(const std::string& text) {
+    std::string result;
+    for (const std::string_view line : split(text, '\n'))
+        if (!line.empty()) result += fmt::format("    {}\n", line);
+    return result;
+}
+
 void print_explanation(const SumRule& rule, const ReductionTree& tree, const Explanation& explanation) {
     std::size_t what = 0, expression = 0, result = 0;
     for (const RoundingStep& step : explanation.steps) {
@@ -106,9 +115,16 @@ void print_explanation(const SumRule& rule, const ReductionTree& tree, const Exp
         result = std::max(result, shown(step.format, step.result).size());
     }
     fmt::print("{} in {}, {}, {}\n", tree.str(), name(rule.format), name(rule.operation), name(rule.accumulation));
+    // Under `exact` there is no order to draw.
+    if (rule.accumulation != Accumulation::exact && tree.leaf_count() > 2)
+        fmt::print("\n{}\n", indented(draw_text(tree)));
     for (const RoundingStep& step : explanation.steps) {
         fmt::print("  {:<{}}  {:<{}} -> {:<{}}  {}\n", step.what, what, step.expression, expression,
                    shown(step.format, step.result), result, step.rounding);
+        if (const std::string bits = draw_bits(step); !bits.empty()) {
+            fmt::print("{}", indented(bits));
+            continue;
+        }
         const std::string exact = step.rounded && !step.exact.empty() ? " = " + step.exact + " exactly" : "";
         fmt::print("  {:<{}}  {}{}\n", "", what, step.values, exact);
     }
