@@ -1,4 +1,4 @@
-// The model as a backend.
+// The model as a backend: a row at a time, by vector code where that has the bits.
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/backend.hpp"
 
@@ -8,8 +8,16 @@
 
 namespace samesum::fuzz {
 
+bool by_nccl(Scheme scheme) { return !is_ordered(scheme) && scheme != Scheme::exact; }
+
 Request request_of(const Case& c, const Side& side) {
-    Request request{side.scheme, {.topology = Topology::from_rings(side.rings)}, routing_of(c, side), c.format, {}};
+    Request request{.scheme = side.scheme,
+                    .comm = {.topology = Topology::from_rings(side.rings, side.ranks_per_node), .version = side.nccl},
+                    .routing = routing_of(c, side),
+                    .format = c.format,
+                    .options = {},
+                    .algorithm = side.algorithm,
+                    .manner = side.manner};
     const bool scatters = dispatched(side.scheme, request.routing) == Scheme::reduce_scatter;
     request.options = {.root = side.root,
                        .accumulation = side.accumulation,
@@ -36,7 +44,7 @@ std::vector<Bits> ModelBackend::combine(const Request& request, std::span<const 
     return samesum::combine(request.scheme, request.comm, request.routing, request.format, partials, request.options);
 }
 
-std::vector<Bits> ModelBackend::combine_row(const Request& request, const Partials& partials, std::uint64_t row) {
+std::vector<Bits> predicted_row(const Request& request, const Partials& partials, std::uint64_t row) {
     const CombinePlan plan =
         plan_combine(request.scheme, request.comm, request.routing, request.format, request.options);
     const std::uint64_t begin = row * request.routing.hidden;
@@ -55,11 +63,8 @@ std::vector<Bits> ModelBackend::combine_row(const Request& request, const Partia
     return result;
 }
 
-std::unique_ptr<Backend> make_backend(std::string_view word) {
-    if (word == "auto" || word == "model") return std::make_unique<ModelBackend>();
-    if (word == "nccl")
-        throw Inconclusive("--backend nccl: no device; this build drives no real ranks, --backend model does without");
-    throw UsageError(fmt::format("--backend '{}'; one of: auto, model, nccl", word));
+std::vector<Bits> ModelBackend::combine_row(const Request& request, const Partials& partials, std::uint64_t row) {
+    return predicted_row(request, partials, row);
 }
 
 }  // namespace samesum::fuzz

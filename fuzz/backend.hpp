@@ -11,6 +11,7 @@
 
 #include "fuzz/case.hpp"
 #include "model/combine.hpp"
+#include "model/error.hpp"
 
 namespace samesum::fuzz {
 
@@ -21,10 +22,25 @@ struct Request {
     Routing routing;
     Format format = Format::bfloat16;
     CombineOptions options;
+    Algorithm algorithm = Algorithm::ring;  ///< of reduce-scatters on the communicator
+    Manner manner{};
 };
+/// Is it NCCL that adds?
+[[nodiscard]] bool by_nccl(Scheme scheme);
 [[nodiscard]] Request request_of(const Case& c, const Side& side);
 /// The modelled order of the case's element; `Side::tree` where there is one.
 [[nodiscard]] ReductionTree tree_of(const Case& c, const Side& side);
+
+/// NCCL would not run this call with these settings; others it may.
+struct Refused : Inconclusive {
+    using Inconclusive::Inconclusive;
+};
+
+/// How much a backend is asked while a finding is made small.
+struct Effort {
+    std::size_t tries = 50000;
+    double seconds = 120;
+};
 
 class Backend {
 public:
@@ -42,7 +58,20 @@ public:
     /// One row of that result. As given it makes whole buffers; a backend that can do with less overrides it.
     [[nodiscard]] virtual std::vector<Bits> combine_row(const Request& request, const Partials& partials,
                                                         std::uint64_t row);
+
+    /// Real ranks are opened in one way after another, and cases are drawn for each; 0: this backend takes any case.
+    [[nodiscard]] virtual std::size_t worlds() const { return 0; }
+    /// Opens the ranks so. Null where that could not be done here, which is then said in description().
+    [[nodiscard]] virtual std::shared_ptr<const World> enter(std::size_t) { return nullptr; }
+    /// The next combine is run, even if the last one was the same.
+    virtual void forget() {}
+    [[nodiscard]] virtual Effort effort() const { return {}; }
+    /// Flags that a replay needs.
+    [[nodiscard]] virtual std::string flags() const { return {}; }
 };
+
+/// What the model's orders make of one row.
+[[nodiscard]] std::vector<Bits> predicted_row(const Request& request, const Partials& partials, std::uint64_t row);
 
 /// The model: the orders of model/combine.hpp, evaluated.
 class ModelBackend : public Backend {
@@ -53,8 +82,5 @@ public:
     [[nodiscard]] std::vector<Bits> combine_row(const Request& request, const Partials& partials,
                                                 std::uint64_t row) override;
 };
-
-/// "auto", "model" or "nccl". Throws UsageError for another word, Inconclusive where there is no such backend.
-[[nodiscard]] std::unique_ptr<Backend> make_backend(std::string_view word);
 
 }  // namespace samesum::fuzz

@@ -19,8 +19,8 @@ namespace samesum::fuzz {
 namespace {
 
 constexpr int reruns = 3;
-/// Cases tried while shrinking; real ranks take milliseconds for each.
-constexpr std::size_t most_tries = 50000;
+/// Ranks that died or hung so often in a row will do so again; each time costs a minute.
+constexpr int most_troubles = 3;
 constexpr std::uint64_t round_cases = 64;
 
 std::uint64_t mixed(std::uint64_t x) {
@@ -40,10 +40,26 @@ std::uint64_t hash_of(std::string_view text) {
     return hash;
 }
 
-void try_case(Tally& tally, const CampaignOptions& options, std::uint64_t index, Backend& backend) {
+void try_case(Tally& tally, const CampaignOptions& options, const Limits& limits, std::uint64_t index,
+              Backend& backend) {
     const Property& property = *tally.property;
-    const Case c = case_of(property, options.seed, index, options.limits).value();
-    const Comparison result = compare(c, backend);
+    std::optional<Case> drawn;
+    try {
+        drawn = case_of(property, options.seed, index, limits).value();
+    } catch (const NotHere&) {
+        ++tally.unfit;
+        return;
+    }
+    const Case& c = *drawn;
+    Comparison result;
+    try {
+        result = compare(c, backend);
+    } catch (const Refused&) {
+        ++tally.refused;
+        return;
+    } catch (const Inconclusive& reason) {
+        throw Inconclusive(fmt::format("{}\n  case: {}", reason.what(), str(c)));
+    }
     ++tally.cases;
     tally.digest = digest_of(digest_of(digest_of(tally.digest, c.x), result.a), result.b);
     if (property.of_orders) tally.telling += tells_orders(c);
@@ -54,7 +70,8 @@ void try_case(Tally& tally, const CampaignOptions& options, std::uint64_t index,
     if (tally.finding) return;
     const std::string stray = objection(property, c);
     ensure(stray.empty(), "generated cases are cases of their property");
-    tally.finding = investigate(property, shrinkable(property, about_column(c, result.column)), backend);
+    tally.finding = investigate(shrinkable(property, about_column(c, result.column)), backend,
+                                Seen{result.a[result.column], result.b[result.column]});
 }
 
 /// What could have made these bits of the case's element.
@@ -94,7 +111,9 @@ std::string where(const Case& c, const Side& side) {
                        name(side.scheme), str_sizes(side.sizes), side.row, owner);
 }
 
-std::string quoted(const Case& c) { return fmt::format("samesum fuzz --replay '{}'", str(c)); }
+std::string quoted(const Case& c, const Backend& backend) {
+    return fmt::format("samesum fuzz {}--replay '{}'", backend.flags(), str(c));
+}
 
 }  // namespace
 
@@ -128,35 +147,44 @@ std::string tell(const Case& c, Backend& backend) {
     return text;
 }
 
-Finding investigate(const Property& property, const rc::Shrinkable<Case>& found, Backend& backend) {
+Finding investigate(const rc::Shrinkable<Case>& found, Backend& backend, std::optional<Seen> seen) {
     Finding finding;
     finding.original = finding.minimal = found.value();
-    finding.replay = quoted(finding.original);
-    const Comparison first = compare(finding.original, backend);
-    for (int i = 0; i < reruns; ++i) {
-        const Comparison again = compare(finding.original, backend);
-        if (again.a == first.a && again.b == first.b) continue;
+    finding.replay = quoted(finding.original, backend);
+    const Case& original = finding.original;
+    for (int i = 0; i <= reruns; ++i) {
+        backend.forget();
+        const Comparison result = compare(original, backend);
+        const Seen again{result.a[original.column], result.b[original.column]};
+        if (!seen) seen = again;
+        if (*seen == again) continue;
         finding.repeats = false;
         finding.kind = "run-to-run";
-        const auto pattern = [&](const std::vector<Bits>& row) {
-            return hex(finding.original.format, row[first.column]);
-        };
+        const auto pattern = [&](Bits bits) { return hex(original.format, bits); };
         finding.text =
-            fmt::format("the same call made {} and {} on side a, {} and {} on side b\ncase: {}", pattern(first.a),
-                        pattern(again.a), pattern(first.b), pattern(again.b), str(finding.original));
+            fmt::format("the same call made {} and then {} on side a, {} and then {} on side b\ncase: {}",
+                        pattern(seen->a), pattern(again.a), pattern(seen->b), pattern(again.b), str(original));
         return finding;
     }
     rc::Shrinkable<Case> smallest = found;
+    const Effort effort = backend.effort();
+    const double until = monotonic_seconds() + effort.seconds;
     std::size_t tries = 0;
-    for (bool smaller = true; smaller && tries < most_tries;) {
+    const auto differs = [&](const Case& c) {
+        try {
+            // The differing column stays the case's own, so that x stays what makes the difference.
+            const Comparison result = compare(c, backend);
+            return result.a[c.column] != result.b[c.column];
+        } catch (const Inconclusive&) {
+            return false;  // real ranks cannot have every simpler case
+        }
+    };
+    for (bool smaller = true; smaller;) {
         smaller = false;
         auto shrinks = smallest.shrinks();
         while (auto next = shrinks.next()) {
-            const Case c = next->value();
-            ++tries;
-            // The differing column stays the case's own, so that x stays what makes the difference.
-            const Comparison result = compare(c, backend);
-            if (result.a[c.column] == result.b[c.column]) continue;
+            if (++tries > effort.tries || monotonic_seconds() > until) break;
+            if (!differs(next->value())) continue;
             smallest = *next;
             smaller = true;
             ++finding.steps;
@@ -164,13 +192,12 @@ Finding investigate(const Property& property, const rc::Shrinkable<Case>& found,
         }
     }
     finding.minimal = smallest.value();
-    finding.replay = quoted(finding.minimal);
+    finding.replay = quoted(finding.minimal, backend);
     const Case& c = finding.minimal;
     const Comparison result = compare(c, backend);
     const Explanation a = explain(c, c.a, result.a[c.column]), b = explain(c, c.b, result.b[c.column]);
     finding.kind = a.as_modelled && b.as_modelled ? "order change" : !a.as_modelled ? a.what : b.what;
     finding.text = fmt::format("{}\ncase: {}", tell(c, backend), str(c));
-    static_cast<void>(property);
     return finding;
 }
 
@@ -179,12 +206,25 @@ std::vector<Tally> run_campaign(const CampaignOptions& options) {
     ensure(options.shard < options.shards && options.jobs >= 1, "a shard is one of the shards");
     std::vector<Tally> tallies(options.properties.size());
     for (std::size_t i = 0; i < tallies.size(); ++i) tallies[i].property = options.properties[i];
-    std::vector<std::unique_ptr<Backend>> backends;
+    std::vector<std::shared_ptr<Backend>> backends;
     for (int i = 0; i < options.jobs; ++i) backends.push_back(options.backend());
     const double began = monotonic_seconds();
     const std::uint64_t most = options.cases.value_or(~std::uint64_t{0});
+    const std::size_t worlds = backends.front()->worlds();
+    ensure(worlds == 0 || options.jobs == 1, "real ranks are asked by one thread");
+    int troubles = 0;
+    std::size_t closed = 0;  // worlds in a row that could not be opened
+    std::string given_up;
     // Rounds, so that every property has had its turn whenever the time is up.
     for (std::uint64_t first = 0; first < most; first += round_cases) {
+        Limits limits = options.limits;
+        if (worlds > 0) {
+            // A round for each world in turn.
+            limits.world = backends.front()->enter(first / round_cases % worlds);
+            if (!limits.world && ++closed < worlds) continue;
+            if (!limits.world) break;
+            closed = 0;
+        }
         const std::uint64_t last = first + std::min(round_cases, most - first);
         std::atomic<std::size_t> next{0};
         std::exception_ptr failure;
@@ -193,13 +233,16 @@ std::vector<Tally> run_campaign(const CampaignOptions& options) {
             try {
                 for (std::size_t i = next++; i < tallies.size(); i = next++) {
                     Tally& tally = tallies[i];
-                    if (!tally.trouble.empty()) continue;
+                    if (!tally.trouble.empty() || !given_up.empty()) continue;
                     const double start = monotonic_seconds();
                     try {
                         for (std::uint64_t index = first; index < last; ++index)
-                            if (index % options.shards == options.shard) try_case(tally, options, index, backend);
+                            if (index % options.shards == options.shard)
+                                try_case(tally, options, limits, index, backend);
+                        if (tally.cases > 0) troubles = 0;
                     } catch (const Inconclusive& reason) {
                         tally.trouble = reason.what();
+                        if (worlds > 0 && ++troubles >= most_troubles) given_up = reason.what();
                     }
                     tally.seconds += monotonic_seconds() - start;
                 }
@@ -214,6 +257,11 @@ std::vector<Tally> run_campaign(const CampaignOptions& options) {
         for (std::thread& thread : threads) thread.join();
         if (failure) std::rethrow_exception(failure);
         if (options.progress) options.progress(tallies);
+        if (!given_up.empty()) {
+            for (Tally& tally : tallies)
+                if (tally.trouble.empty()) tally.trouble = "given up: " + given_up;
+            break;
+        }
         if (options.seconds && monotonic_seconds() - began >= *options.seconds) break;
     }
     return tallies;
@@ -228,8 +276,9 @@ std::vector<Hunt> hunt_faults(std::uint64_t seed, std::uint64_t most_cases) {
         const std::unique_ptr<Backend> backend = fault.plant();
         while (!hunt.caught && hunt.cases < most_cases) {
             const Case c = case_of(property, seed, hunt.cases++).value();
-            hunt.caught = !compare(c, *backend).same;
-            if (hunt.caught) hunt.example = c;
+            const Comparison result = compare(c, *backend);
+            hunt.caught = !result.same;
+            if (hunt.caught) hunt.example = about_column(c, result.column);
         }
         hunts.push_back(std::move(hunt));
     }

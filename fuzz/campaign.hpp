@@ -38,6 +38,8 @@ struct Tally {
     std::map<std::string_view, std::uint64_t> classes;
     std::map<Combination, std::uint64_t> combinations;
     std::optional<Finding> finding;  ///< the first one
+    std::uint64_t refused = 0;       ///< cases that NCCL would not run
+    std::uint64_t unfit = 0;         ///< cases that the open ranks cannot have
     std::string trouble;             ///< why the backend could not serve; then the tally decides nothing
     double seconds = 0;
 
@@ -53,7 +55,7 @@ struct CampaignOptions {
     std::uint64_t shard = 0, shards = 1;  ///< this machine tries the cases whose number is `shard` modulo `shards`
     int jobs = 1;
     Limits limits{};
-    std::function<std::unique_ptr<Backend>()> backend;  ///< one for each job
+    std::function<std::shared_ptr<Backend>()> backend;  ///< one for each job; real ranks serve one job alone
     std::function<void(std::span<const Tally>)> progress{};
 };
 [[nodiscard]] std::vector<Tally> run_campaign(const CampaignOptions& options);
@@ -62,8 +64,13 @@ struct CampaignOptions {
 [[nodiscard]] rc::Shrinkable<Case> case_of(const Property& property, std::uint64_t seed, std::uint64_t index,
                                            const Limits& limits = {});
 
-/// Runs a differing case again, shrinks it if it repeats, and says what it shows.
-[[nodiscard]] Finding investigate(const Property& property, const rc::Shrinkable<Case>& found, Backend& backend);
+/// The bits that the two sides made of a case's element.
+struct Seen {
+    Bits a = 0, b = 0;
+    friend bool operator==(const Seen&, const Seen&) = default;
+};
+/// Runs a differing case again, shrinks it if it repeats what was `seen`, and says what it shows.
+[[nodiscard]] Finding investigate(const rc::Shrinkable<Case>& found, Backend& backend, std::optional<Seen> seen = {});
 /// The text of a case, whether its sides differ or not.
 [[nodiscard]] std::string tell(const Case& c, Backend& backend);
 

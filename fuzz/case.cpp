@@ -66,6 +66,28 @@ std::vector<Ring> parse_rings(std::string_view text) {
     return rings;
 }
 
+Manner parse_manner(std::string_view text) {
+    Manner manner;
+    for (const std::string_view word : split(text, '+')) {
+        if (word == "captured")
+            manner.captured = true;
+        else if (word == "in_place")
+            manner.in_place = true;
+        else if (word == "fresh")
+            manner.fresh = true;
+        else if (word == "delayed")
+            manner.delayed = true;
+        else if (word.starts_with("shift"))
+            manner.shift = small_number(word.substr(5), "manner");
+        else if (word != "plain")
+            throw UsageError(
+                fmt::format("case: manner={}; plain, or of captured, in_place, fresh, delayed and shiftN some, joined "
+                            "by +",
+                            text));
+    }
+    return manner;
+}
+
 /// The fields of a side; `other` is what they would be if nothing were said.
 std::string str_side(const Side& side, const Side& other) {
     std::string text;
@@ -81,6 +103,9 @@ std::string str_side(const Side& side, const Side& other) {
     say(side.accumulation != other.accumulation, "accumulation", name(side.accumulation));
     say(side.sizes != other.sizes, "sizes", str_sizes(side.sizes));
     say(side.row != other.row, "row", side.row);
+    say(side.ranks_per_node != other.ranks_per_node, "ranks_per_node", side.ranks_per_node);
+    say(side.nccl != other.nccl, "nccl", str(side.nccl));
+    say(side.manner != other.manner, "manner", str(side.manner));
     if (side.seats != other.seats)
         text += side.seats.empty() ? " seats=all" : fmt::format(" seats={}", fmt::join(side.seats, ","));
     if (side.tree != other.tree) {
@@ -114,6 +139,12 @@ void set(Side& side, std::string_view key, std::string_view value) {
         for (const std::string_view word : split(value, ',')) side.sizes.push_back(number(word, key));
     } else if (key == "row") {
         side.row = number(value, key);
+    } else if (key == "ranks_per_node") {
+        side.ranks_per_node = small_number(value, key);
+    } else if (key == "nccl") {
+        side.nccl = parse_nccl_version(value);
+    } else if (key == "manner") {
+        side.manner = parse_manner(value);
     } else if (key == "seats") {
         side.seats.clear();
         if (value != "all")
@@ -126,8 +157,8 @@ void set(Side& side, std::string_view key, std::string_view value) {
         side.tree = value == "none" ? std::nullopt : std::optional(ReductionTree::parse(text));
     } else {
         throw UsageError(fmt::format(
-            "case: '{}' is no field of a side; by, scheme, rings, algo, proto, root, accumulation, sizes, row, seats "
-            "and tree are",
+            "case: '{}' is no field of a side; by, scheme, rings, algo, proto, root, accumulation, sizes, row, "
+            "ranks_per_node, nccl, manner, seats and tree are",
             key));
     }
 }
@@ -178,6 +209,8 @@ std::string objection(const Case& c, const Side& side) {
     if (rows > most_elements / c.hidden)
         return fmt::format("{} rows of {}: at most {} elements", rows, c.hidden, most_elements);
     if (side.row >= rows) return fmt::format("row {} is outside of the {} rows", side.row, rows);
+    if (side.ranks_per_node < 1 || n % static_cast<std::size_t>(side.ranks_per_node) != 0)
+        return fmt::format("{} ranks in nodes of {}", n, side.ranks_per_node);
     if (side.root >= static_cast<int>(n)) return fmt::format("root {} is not a rank; 0 to {}", side.root, n - 1);
     if (side.algorithm != Algorithm::ring && side.algorithm != Algorithm::pat) return "algo is Ring or PAT";
     if (side.algorithm == Algorithm::pat && side.protocol != Protocol::simple)
@@ -200,6 +233,29 @@ std::string objection(const Case& c, const Side& side) {
 }
 
 }  // namespace
+
+std::string str(const Manner& manner) {
+    std::string text;
+    const auto say = [&](bool holds, const std::string& word) {
+        if (holds) text += (text.empty() ? "" : "+") + word;
+    };
+    say(manner.captured, "captured");
+    say(manner.in_place, "in_place");
+    say(manner.fresh, "fresh");
+    say(manner.delayed, "delayed");
+    say(manner.shift != 0, fmt::format("shift{}", manner.shift));
+    return text.empty() ? "plain" : text;
+}
+
+bool World::one_ring() const {
+    return std::adjacent_find(rings.begin(), rings.end(), std::not_equal_to<>()) == rings.end();
+}
+
+std::string str(const World& world) {
+    return fmt::format("{} ranks {} {}{}{}", world.ranks, name(world.algorithm), name(world.protocol),
+                       world.ranks_per_node > 1 ? fmt::format(" in nodes of {}", world.ranks_per_node) : "",
+                       world.graph_file.empty() ? "" : " " + world.graph_file);
+}
 
 std::string str(const Case& c) {
     std::vector<std::string> x;
@@ -262,6 +318,14 @@ std::string objection(const Case& c) {
     return {};
 }
 
+namespace {
+
+Bits drawn(Format format, std::uint64_t fill, std::uint64_t place, std::uint64_t column) {
+    return fill == 0 ? 0 : Random::of(fill ^ (place * 0x9e3779b97f4a7c15), column).spread(format, 6);
+}
+
+}  // namespace
+
 Routing routing_of(const Case& c, const Side& side) { return {side.sizes, c.hidden}; }
 
 Partials::Partials(const Case& c, const Side& side)
@@ -270,25 +334,29 @@ Partials::Partials(const Case& c, const Side& side)
       row_(side.row),
       column_(c.column),
       fill_(c.fill),
+      salt_(0),
       x_(c.x),
       contribution_(side.sizes.size(), -1) {
+    for (const Bits bits : x_) salt_ = (salt_ ^ bits) * 0x9e3779b97f4a7c15;
     for (std::size_t i = 0; i < x_.size(); ++i)
         contribution_.at(side.seats.empty() ? i : static_cast<std::size_t>(side.seats[i])) = static_cast<int>(i);
 }
 
 Bits Partials::at(int rank, std::uint64_t row, std::uint64_t column) const {
-    std::uint64_t place = static_cast<std::uint64_t>(rank);
-    if (row == row_) {
-        const int contribution = contribution_[static_cast<std::size_t>(rank)];
-        if (contribution < 0) return traits(format_).sign();
-        if (column == column_) return x_[static_cast<std::size_t>(contribution)];
-        // The token takes its numbers with it wherever it goes: they depend on neither row nor rank.
-        place = static_cast<std::uint64_t>(contribution) | std::uint64_t{1} << 32;
-    } else {
-        place |= (row + 1) << 33;
-    }
-    if (fill_ == 0) return 0;
-    return Random::of(fill_ ^ (place * 0x9e3779b97f4a7c15), column).spread(format_, 6);
+    if (row != row_) return filler(format_, fill_, rank, row, column);
+    const int contribution = contribution_[static_cast<std::size_t>(rank)];
+    if (contribution < 0) return traits(format_).sign();
+    if (column == column_) return x_[static_cast<std::size_t>(contribution)];
+    // The token takes its numbers with it wherever it goes: they depend on neither row nor rank.
+    const std::uint64_t place = salt_ ^ static_cast<std::uint64_t>(contribution) ^ std::uint64_t{1} << 32;
+    if (fill_ == 0 || column % 8 != 7) return drawn(format_, fill_, place, column);
+    // Some edges, too. NaNs and infinities do not travel as they are: they are for x.
+    const Bits edge = Random::of(fill_ ^ place, column).pattern(format_);
+    return is_finite(format_, edge) ? edge : 0;
+}
+
+Bits Partials::filler(Format format, std::uint64_t fill, int rank, std::uint64_t row, std::uint64_t column) {
+    return drawn(format, fill, static_cast<std::uint64_t>(rank) | (row % filler_rows + 1) << 33, column);
 }
 
 std::vector<std::vector<Bits>> Partials::whole() const {

@@ -20,6 +20,19 @@ enum class Maker : std::uint8_t {
     tree,        ///< `Side::tree` over the partials
 };
 
+/// How real ranks run a call; none of it may show in the bits. The model does not look at it.
+struct Manner {
+    bool captured = false;  ///< from a CUDA graph
+    bool in_place = false;  ///< the result takes the place of the rank's own rows
+    bool fresh = false;     ///< on a communicator made for this call
+    bool delayed = false;   ///< behind a producer that still runs on the stream
+    int shift = 0;          ///< elements by which the buffers are off their alignment
+
+    friend bool operator==(const Manner&, const Manner&) = default;
+};
+/// "captured+in_place+shift3", or "plain".
+[[nodiscard]] std::string str(const Manner& manner);
+
 /// One way to make the token's row: where the token lies, and which call is made on which communicator.
 struct Side {
     Maker maker = Maker::combine;
@@ -29,8 +42,11 @@ struct Side {
     Protocol protocol = Protocol::simple;
     int root = 0;
     Accumulation accumulation = Accumulation::per_hop;
-    std::vector<std::uint64_t> sizes;   ///< rows of each rank
-    std::uint64_t row = 0;              ///< the token's
+    std::vector<std::uint64_t> sizes;  ///< rows of each rank
+    std::uint64_t row = 0;             ///< the token's
+    int ranks_per_node = 1;            ///< consecutive ranks that share a node
+    NcclVersion nccl{};                ///< whose rules hold
+    Manner manner{};
     std::vector<int> seats;             ///< seats[i] contributes x[i], other ranks -0; empty: rank i contributes x[i]
     std::optional<ReductionTree> tree;  ///< of Maker::tree alone; then the fields above mean nothing
 
@@ -62,23 +78,47 @@ struct Case {
 
 [[nodiscard]] Routing routing_of(const Case& c, const Side& side);
 
+/// What real ranks can be opened as, and what came of it: cases for them are drawn inside of one.
+struct World {
+    int ranks = 2, ranks_per_node = 1;
+    Algorithm algorithm = Algorithm::ring;  ///< of reduce-scatters; reduces are rings
+    Protocol protocol = Protocol::simple;
+    std::string graph_file{};   ///< NCCL_GRAPH_FILE; empty: none
+    bool manners = true;        ///< do Side::manner's words mean anything there?
+    std::vector<Ring> rings{};  ///< one for each channel, as described once it is open
+    NcclVersion nccl{};         ///< so too
+
+    [[nodiscard]] bool one_ring() const;
+};
+/// "8 ranks Ring LL128", for people.
+[[nodiscard]] std::string str(const World& world);
+
 /// All partials of one side, made when they are asked for: large buffers cost nothing until somebody wants them whole.
 class Partials {
 public:
+    /// Rows beside the token's repeat after so many; a prime, lest they repeat with chunks.
+    static constexpr std::uint64_t filler_rows = 61;
+    [[nodiscard]] static Bits filler(Format format, std::uint64_t fill, int rank, std::uint64_t row,
+                                     std::uint64_t column);
+
     Partials(const Case& c, const Side& side);
 
     [[nodiscard]] int ranks() const { return routing_.ranks(); }
     [[nodiscard]] const Routing& routing() const { return routing_; }
     [[nodiscard]] Format format() const { return format_; }
     [[nodiscard]] std::uint64_t row() const { return row_; }
+    [[nodiscard]] std::uint64_t fill() const { return fill_; }
     [[nodiscard]] Bits at(int rank, std::uint64_t row, std::uint64_t column) const;
     /// whole()[q]: rank q's [rows, hidden] buffer.
     [[nodiscard]] std::vector<std::vector<Bits>> whole() const;
+
+    friend bool operator==(const Partials&, const Partials&) = default;
 
 private:
     Routing routing_;
     Format format_;
     std::uint64_t row_, column_, fill_;
+    std::uint64_t salt_;  ///< of the token's other columns
     std::vector<Bits> x_;
     std::vector<int> contribution_;  ///< of each rank: which of x it holds, or -1
 };

@@ -12,6 +12,7 @@
 
 #include "fuzz/campaign.hpp"
 #include "fuzz/commands.hpp"
+#include "fuzz/live.hpp"
 #include "fuzz/report.hpp"
 #include "fuzz/small_worlds.hpp"
 #include "model/cli.hpp"
@@ -22,7 +23,7 @@ namespace {
 using namespace fuzz;
 namespace fs = std::filesystem;
 
-/// A number, or a commit hash of which the first 16 hex digits count.
+/// A number, a commit's hash of which the first 16 hex digits count, or any other word by its hash.
 std::uint64_t parse_seed(const std::string& word) {
     std::uint64_t seed = 0;
     const char* const end = word.data() + word.size();
@@ -30,10 +31,14 @@ std::uint64_t parse_seed(const std::string& word) {
         return seed;
     const std::string digits = word.substr(0, 16);
     const bool all_hex = std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
-    if (word.size() < 7 || word.size() > 64 || !all_hex)
-        throw UsageError(
-            fmt::format("--seed '{}': a number below 2^64, or a commit's hash of 7 or more hex digits", word));
-    std::from_chars(digits.data(), digits.data() + digits.size(), seed, 16);
+    if (word.empty() || word.front() == '-' || word.find(' ') != std::string::npos)
+        throw UsageError(fmt::format("--seed '{}': a number below 2^64, a commit's hash, or any other word", word));
+    if (word.size() >= 7 && word.size() <= 64 && all_hex) {
+        std::from_chars(digits.data(), digits.data() + digits.size(), seed, 16);
+        return seed;
+    }
+    seed = 0xcbf29ce484222325;
+    for (const char c : word) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001b3;
     return seed;
 }
 
@@ -64,6 +69,19 @@ Limits parse_limits(const Options& options) {
             if (!traits(limits.formats.back()).is_float)
                 throw UsageError(fmt::format("--dtypes {}: integers add in any order; floats only", word));
         });
+    if (const auto list = options.find<std::string>("schemes"))
+        each_word(*list, [&](const std::string& word) { limits.schemes.push_back(parse_scheme(word)); });
+    if (const auto shape = options.find<std::string>("shape")) {
+        const char* const end = shape->data() + shape->size();
+        const auto [cross, first] = std::from_chars(shape->data(), end, limits.rows);
+        bool good = first == std::errc{} && cross != end && *cross == 'x';
+        if (good) {
+            const auto [stop, second] = std::from_chars(cross + 1, end, limits.hidden);
+            good = second == std::errc{} && stop == end;
+        }
+        if (!good || limits.rows < 1 || limits.rows > 65536 || limits.hidden < 1 || limits.hidden > 65536)
+            throw UsageError(fmt::format("--shape '{}': ROWSxHIDDEN, each from 1 to 65536, e.g. 64x2048", *shape));
+    }
     if (const auto list = options.find<std::string>("ranks"))
         each_word(*list, [&](const std::string& word) {
             int ranks = 0;
@@ -83,13 +101,52 @@ std::vector<const Property*> chosen_properties(const Options& options, const Lim
                                           : std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
                                                 return ::fnmatch(glob.c_str(), property.name.c_str(), 0) == 0;
                                             });
-        if (wanted && limits.allows_ranks(property.least_ranks, property.most_ranks)) chosen.push_back(&property);
+        if (wanted && fits(property, limits)) chosen.push_back(&property);
     }
     if (chosen.empty())
         throw UsageError(
-            fmt::format("--property '{}' names no property that --ranks leaves; samesum fuzz --list names them",
+            fmt::format("--property '{}' names no property that --ranks and --schemes leave; samesum fuzz --list "
+                        "names them",
                         fmt::join(globs, "', '")));
     return chosen;
+}
+
+/// The backend that --backend names, and why it is not the one that auto would rather be.
+std::shared_ptr<Backend> make_backend(const Options& options, Limits& limits, std::string& why_not) {
+    const auto word = options.get<std::string>("backend");
+    const auto of_live = [&] {
+        LiveOptions live;
+        if (!limits.ranks.empty()) live.ranks = limits.ranks;
+        live.ranks_per_node = options.get<int>("ranks-per-node");
+        live.graph_files = options.find<std::vector<std::string>>("graph-file").value_or(std::vector<std::string>{});
+        live.mps = options.get<std::string>("mps");
+        live.patience_s = options.get<double>("patience");
+        live.fault = options.get<std::string>("fault");
+        if (live.mps != "auto" && live.mps != "on" && live.mps != "off")
+            throw UsageError(fmt::format("--mps '{}'; auto, on or off would be right", live.mps));
+        if (live.ranks_per_node < 0) throw UsageError("--ranks-per-node is less than 0");
+        if (!(live.patience_s > 0)) throw UsageError("--patience takes a time above 0");
+        return nccl_backend(live);
+    };
+    if (word == "model") return std::make_shared<ModelBackend>();
+    if (word == "nccl") return of_live();
+    if (word == "plugin") {
+        const auto file = options.find<std::string>("plugin");
+        if (!file) throw UsageError("--backend plugin needs --plugin FILE, a shared library with a samesum_sum");
+        // A library knows one format, and is held against the order that it is said to have.
+        if (limits.schemes.empty()) limits.schemes = {Scheme::gather_ordered};
+        if (limits.formats.empty()) limits.formats = {Format::float32};
+        if (limits.ranks.empty()) limits.ranks = {2, 4, 8};
+        return plugin_backend(*file, limits.ranks);
+    }
+    if (word != "auto") throw UsageError(fmt::format("--backend '{}'; one of: auto, model, nccl, plugin", word));
+    if (options.has("ledger")) return std::make_shared<ModelBackend>();
+    try {
+        return of_live();
+    } catch (const Inconclusive& reason) {
+        why_not = reason.what();
+        return std::make_shared<ModelBackend>();
+    }
 }
 
 Exit list_properties(const Options& options) {
@@ -217,12 +274,23 @@ Exit fuzz_command(std::span<const std::string> arguments) {
                                                            "so many cases of each property (1000 if nothing is said)")(
         "seconds", po::value<double>()->value_name("S"), "for so long")(
         "seed", po::value<std::string>()->default_value("1"), "a number or a commit's hash")(
-        "backend", po::value<std::string>()->default_value("auto"), "auto, model, or nccl (real ranks)")(
+        "backend", po::value<std::string>()->default_value("auto"),
+        "model; nccl: real ranks; plugin: a library's sum; auto: nccl where there is a GPU, else model")(
+        "plugin", po::value<std::string>()->value_name("FILE"),
+        "the library; it is held against --schemes (gather_ordered) in --dtypes (float32)")(
+        "ranks-per-node", po::value<int>()->default_value(0), "of nccl: as samesum run has it")(
+        "graph-file", po::value<std::vector<std::string>>()->composing()->value_name("FILE"),
+        "of nccl: also run with this NCCL_GRAPH_FILE; may be repeated")(
+        "mps", po::value<std::string>()->default_value("auto"), "of nccl: auto, on, off")(
+        "patience", po::value<double>()->default_value(60), "of nccl: seconds after which a silent rank is hung")(
+        "fault", po::value<std::string>()->default_value("none"), "of nccl: a planted mistake, in test builds")(
         "replay", po::value<std::string>()->value_name("LINE"), "one case, or a file with cases")(
         "corpus", po::value<std::string>()->value_name("DIR"), "replay its findings first, write new ones to it")(
         "junit", po::value<std::string>()->value_name("FILE"), "also write the answer as JUnit XML")(
         "shard", po::value<std::string>()->default_value("0/1")->value_name("I/N"), "this machine's part of the cases")(
-        "ranks", po::value<std::string>()->value_name("LIST"), "only so many ranks, e.g. 2,4,8")(
+        "ranks", po::value<std::string>()->value_name("LIST"), "only so many ranks (of nccl 2,4,8 if nothing is said)")(
+        "schemes", po::value<std::string>()->value_name("LIST"), "only properties of these schemes")(
+        "shape", po::value<std::string>()->value_name("ROWSxHIDDEN"), "only calls of so many elements, e.g. 64x2048")(
         "dtypes", po::value<std::string>()->value_name("LIST"), "only these formats, e.g. bfloat16,float32")(
         "jobs", po::value<int>(), "properties at a time (all cores if nothing is said)")(
         "self-test", "only hunt the planted faults, and show each")(
@@ -230,8 +298,10 @@ Exit fuzz_command(std::span<const std::string> arguments) {
     if (!options.parse(arguments)) return Exit::as_claimed;
     if (options.has("list")) return list_properties(options);
 
-    const auto make = [word = options.get<std::string>("backend")] { return make_backend(word); };
-    const std::unique_ptr<Backend> backend = make();
+    Limits limits = parse_limits(options);
+    std::string why_model;
+    const std::shared_ptr<Backend> backend = make_backend(options, limits, why_model);
+    const bool live = backend->worlds() > 0;
     if (const auto line = options.find<std::string>("replay")) {
         std::error_code ignored;
         const bool file = *line == "-" || fs::is_regular_file(*line, ignored);
@@ -242,13 +312,15 @@ Exit fuzz_command(std::span<const std::string> arguments) {
         return as_claimed ? Exit::as_claimed : Exit::not_as_claimed;
     }
 
-    const Limits limits = parse_limits(options);
     CampaignOptions campaign{.properties = chosen_properties(options, limits),
                              .cases = options.find<std::uint64_t>("cases"),
                              .seconds = options.find<double>("seconds"),
                              .seed = parse_seed(options.get<std::string>("seed")),
                              .limits = limits,
-                             .backend = make};
+                             .backend = [&]() -> std::shared_ptr<Backend> {
+                                 if (live) return backend;
+                                 return std::make_shared<ModelBackend>();
+                             }};
     if (campaign.cases && campaign.seconds) throw UsageError("--cases and --seconds: one of them");
     if (campaign.cases && *campaign.cases == 0) throw UsageError("--cases 0: a campaign tries 1 case or more");
     if (campaign.seconds && !(*campaign.seconds > 0 && *campaign.seconds < 1e7))
@@ -263,12 +335,14 @@ Exit fuzz_command(std::span<const std::string> arguments) {
     campaign.jobs =
         options.find<int>("jobs").value_or(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 64));
     if (campaign.jobs < 1 || campaign.jobs > 256) throw UsageError("--jobs takes a number from 1 to 256");
+    if (live) campaign.jobs = 1;
 
     const Head head{campaign.seed, commit(), backend->description(), versions()};
     const auto file = options.find<std::string>("json");
     const bool quiet = file && *file == "-";
     if (!quiet)
-        fmt::print("# seed {}\n# commit {}\n# backend {}\n# {}\n", head.seed, head.commit, head.backend, head.versions);
+        fmt::print("# seed {}\n# commit {}\n# backend {}{}\n# {}\n", head.seed, head.commit, head.backend,
+                   why_model.empty() ? "" : fmt::format(" (no nccl: {})", why_model), head.versions);
 
     std::vector<Evidence> evidence;
     const auto corpus = options.find<std::string>("corpus");
@@ -305,10 +379,15 @@ Exit fuzz_command(std::span<const std::string> arguments) {
     const std::vector<Tally> tallies = run_campaign(campaign);
     const double seconds = monotonic_seconds() - began;
 
-    for (const Tally& tally : tallies) evidence.push_back(evidence_of(tally, head.backend));
+    std::string left_out;
+    for (const Tally& tally : tallies)
+        if (tally.cases == 0 && tally.trouble.empty() && tally.unfit > 0)
+            left_out += (left_out.empty() ? "" : ", ") + tally.property->name;
+        else
+            evidence.push_back(evidence_of(tally, head.backend));
     evidence.push_back(evidence_of(hunts));
     // Whole worlds belong to whole campaigns, and to the first of several machines.
-    if (!options.has("property") && campaign.shard == 0)
+    if (!options.has("property") && campaign.shard == 0 && !live)
         for (Evidence& line : small_worlds(*backend, !options.has("ledger"))) evidence.push_back(std::move(line));
     if (corpus) keep_findings(*corpus, tallies, head);
     if (file) write_json(*file, json_of(head, tallies, hunts, evidence));
@@ -316,6 +395,7 @@ Exit fuzz_command(std::span<const std::string> arguments) {
     if (quiet) return exit_of(evidence);
     std::uint64_t cases = 0;
     for (const Tally& tally : tallies) cases += tally.cases;
+    if (!left_out.empty()) fmt::print("\nleft out, as the ranks here cannot show them: {}\n", left_out);
     if (!options.has("ledger"))
         fmt::print("\nwhat the cases were:\n{}\nwhat of NCCL they reached:\n{}\n", histogram_of(tallies),
                    coverage_of(tallies));

@@ -53,12 +53,44 @@ bool Limits::allows_ranks(int least, int most) const {
     return ranks.empty() || std::any_of(ranks.begin(), ranks.end(), [&](int n) { return n >= least && n <= most; });
 }
 
+bool Limits::allows(Scheme scheme) const {
+    return schemes.empty() || std::find(schemes.begin(), schemes.end(), scheme) != schemes.end();
+}
+
+Scheme Draw::scheme(std::span<const Scheme> among) {
+    std::vector<Scheme> allowed;
+    for (const Scheme scheme : among)
+        if (limits_ == nullptr || limits_->allows(scheme)) allowed.push_back(scheme);
+    if (allowed.empty()) throw NotHere{};
+    return pick(allowed);
+}
+
+Protocol Draw::protocol() {
+    if (world() != nullptr) return world()->protocol;
+    return pick({Protocol::simple, Protocol::simple, Protocol::ll, Protocol::ll128});
+}
+
+std::uint64_t Draw::hidden() {
+    if (limits_ != nullptr && limits_->hidden > 0) return limits_->hidden;
+    // Real ranks take as long for a row of thousands as for one element.
+    return world() != nullptr ? pick({1u, 3u, 64u, 512u, 2048u, 2048u}) : pick({1u, 1u, 2u, 3u, 8u, 16u, 64u});
+}
+
+std::uint64_t Draw::fill() {
+    // Rows beside the token's are kept by live backends from case to case.
+    return 1 + below(world() != nullptr ? 2 : 1'000'000);
+}
+
 Format Draw::format() {
     if (limits_ != nullptr && !limits_->formats.empty()) return pick(limits_->formats);
     return one_in(3) ? Format::bfloat16 : pick(float_formats);
 }
 
 int Draw::ranks(int least, int most) {
+    if (world() != nullptr) {
+        if (world()->ranks < least || world()->ranks > most) throw NotHere{};
+        return world()->ranks;
+    }
     if (limits_ != nullptr && !limits_->ranks.empty()) {
         std::vector<int> allowed;
         for (const int n : limits_->ranks)
@@ -162,6 +194,10 @@ std::vector<Bits> draw_partials(Draw& draw, Format format, std::size_t count) {
 }
 
 std::vector<Ring> draw_rings(Draw& draw, int ranks, bool one_ring) {
+    if (const World* world = draw.world()) {
+        if (world->ranks != ranks || (one_ring && !world->one_ring())) throw NotHere{};
+        return world->rings;
+    }
     const auto channels = static_cast<std::size_t>(draw.pick({1, 2, 2, 4, 8, 16}));
     if (one_ring) {
         // Written from anywhere: it is the same ring.
@@ -180,6 +216,25 @@ std::vector<std::uint64_t> draw_sizes(Draw& draw, int ranks, bool equal, bool sp
     const auto n = static_cast<std::size_t>(ranks);
     const auto most = static_cast<std::uint64_t>(1 + draw.size() / 10);
     std::vector<std::uint64_t> sizes(n);
+    if (const std::uint64_t rows = draw.fixed_rows(); rows > 0) {
+        if (equal && rows % n != 0) throw NotHere{};
+        if (equal || (rows % n == 0 && draw.one_in(8))) {
+            std::fill(sizes.begin(), sizes.end(), rows / n);
+            return sizes;
+        }
+        // Some ranks own nothing; the others' rows are cut at random.
+        const std::uint64_t idle = draw.one_in(2) ? draw.bits() & draw.bits() : 0;
+        const std::size_t owner = draw.below(n), other = (owner + 1 + draw.below(n - 1 + (n == 1))) % n;
+        for (std::uint64_t row = 0; row < rows; ++row) {
+            const std::size_t r = draw.below(n);
+            ++sizes[(idle >> r & 1) != 0 ? owner : r];
+        }
+        if (spread && sizes[other] == 0 && sizes[owner] > 1) {
+            --sizes[owner];
+            ++sizes[other];
+        }
+        return sizes;
+    }
     switch (equal ? 0 : draw.below(6)) {
         case 0:
             std::fill(sizes.begin(), sizes.end(), 1 + draw.below(most));
@@ -205,6 +260,18 @@ std::vector<std::uint64_t> draw_sizes(Draw& draw, int ranks, bool equal, bool sp
     for (std::size_t r = draw.below(n); owners() < wanted; r = (r + 1) % n)
         if (sizes[r] == 0) sizes[r] = 1 + draw.below(most);
     return sizes;
+}
+
+Manner draw_manner(Draw& draw) {
+    Manner manner;
+    if (draw.world() == nullptr || !draw.world()->manners) return manner;
+    manner.captured = draw.one_in(8);
+    manner.in_place = draw.one_in(4);
+    manner.shift = draw.one_in(4) ? draw.between(1, 7) : 0;
+    manner.delayed = draw.one_in(256);
+    // A communicator takes as long as hundreds of calls.
+    manner.fresh = draw.one_in(2048);
+    return manner;
 }
 
 void draw_straddling(Draw& draw, const Case& c, Side& side) {
@@ -271,6 +338,7 @@ std::optional<Side> without_rank(const Side& side, int r, int heir) {
         for (int& rank : ring) rank -= rank > r ? 1 : 0;
     }
     if (less.root >= r && less.root > 0) --less.root;
+    if (less.ranks() % less.ranks_per_node != 0) less.ranks_per_node = 1;
     return less;
 }
 
@@ -408,6 +476,28 @@ std::vector<Case> simpler(const Case& c) {
                 simple.b = *b;
                 offer(std::move(simple));
             }
+    if (c.a.manner != Manner{} || c.b.manner != Manner{}) {
+        Case simple = c;
+        simple.a.manner = simple.b.manner = {};
+        offer(simple);
+        simple.a.manner = c.a.manner;
+        offer(simple);
+        simple.a.manner = {};
+        simple.b.manner = c.b.manner;
+        offer(std::move(simple));
+        for (Side Case::*side : {&Case::a, &Case::b}) {
+            const auto without = [&](auto Manner::*part) {
+                Case less = c;
+                (less.*side).manner.*part = {};
+                offer(std::move(less));
+            };
+            without(&Manner::captured);
+            without(&Manner::in_place);
+            without(&Manner::fresh);
+            without(&Manner::delayed);
+            without(&Manner::shift);
+        }
+    }
     if (auto simple = with_witness(c)) found.push_back(std::move(*simple));
     if (c.fill != 0) {
         Case simple = c;
@@ -587,6 +677,12 @@ std::vector<std::string_view> classes(const Case& c) {
         labels.push_back(side->rings.size() == 1 ? "rings: one channel"
                          : one_ring              ? "rings: one on all channels"
                                                  : "rings: different");
+        const Manner &of_a = c.a.manner, &of_b = c.b.manner;
+        label(of_a.captured || of_b.captured, "run: captured");
+        label(of_a.in_place || of_b.in_place, "run: in place");
+        label(of_a.fresh || of_b.fresh, "run: fresh communicator");
+        label(of_a.delayed || of_b.delayed, "run: producer still running");
+        label(of_a.shift != 0 || of_b.shift != 0, "run: off alignment");
         labels.push_back(side->protocol == Protocol::ll      ? "protocol: LL"
                          : side->protocol == Protocol::ll128 ? "protocol: LL128"
                                                              : "protocol: Simple");

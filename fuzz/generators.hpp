@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -23,9 +24,16 @@ namespace samesum::fuzz {
 struct Limits {
     std::vector<Format> formats{};
     std::vector<int> ranks{};
+    std::vector<Scheme> schemes{};
+    std::uint64_t rows = 0, hidden = 0;    ///< of every call, where not 0
+    std::shared_ptr<const World> world{};  ///< that real ranks are open as
 
+    [[nodiscard]] bool allows(Scheme scheme) const;
     [[nodiscard]] bool allows_ranks(int least, int most) const;
 };
+
+/// What a property needs is not to be had in the world that the case is drawn for.
+struct NotHere {};
 
 /// Draws from RapidCheck's generator without its combinators, whose allocations cost more than a case does. The mapping
 /// to ranges is our own integer work, so that a seed gives the same cases everywhere.
@@ -57,6 +65,14 @@ public:
     /// A float format, and a number of ranks between least and most, as the limits allow.
     [[nodiscard]] Format format();
     [[nodiscard]] int ranks(int least, int most);
+    /// One of these, as the limits allow.
+    [[nodiscard]] Scheme scheme(std::span<const Scheme> among);
+    [[nodiscard]] Protocol protocol();
+    [[nodiscard]] std::uint64_t hidden();
+    [[nodiscard]] std::uint64_t fill();
+    /// Null where anything goes.
+    [[nodiscard]] const World* world() const { return limits_ == nullptr ? nullptr : limits_->world.get(); }
+    [[nodiscard]] std::uint64_t fixed_rows() const { return limits_ == nullptr ? 0 : limits_->rows; }
 
 private:
     rc::Random random_;
@@ -91,13 +107,15 @@ inline constexpr std::array all_data{Data::wide,       Data::ladder,   Data::tie
 [[nodiscard]] Bits draw_edge(Draw& draw, Format format);
 [[nodiscard]] std::vector<Bits> draw_partials(Draw& draw, Format format, std::size_t count);
 [[nodiscard]] std::vector<Bits> draw_partials(Draw& draw, Format format, std::size_t count, Data data);
-/// Ring orders of `channels` channels: all the same, or several different ones.
+/// Ring orders of `channels` channels: all the same, or several different ones. Throws NotHere.
 [[nodiscard]] std::vector<Ring> draw_rings(Draw& draw, int ranks, bool one_ring);
 /// Rows of each rank, at least one row in all. `spread`: at least two ranks own rows.
 [[nodiscard]] std::vector<std::uint64_t> draw_sizes(Draw& draw, int ranks, bool equal, bool spread);
 /// Sizes whose buffer crosses borders between the channels of the side's call, and the token's row on such a border or
 /// anywhere. The borders are those of the model's own schedule.
 void draw_straddling(Draw& draw, const Case& c, Side& side);
+/// How a call is run, where that can be chosen.
+[[nodiscard]] Manner draw_manner(Draw& draw);
 
 [[nodiscard]] rc::Gen<Bits> edge_bits(Format format);
 [[nodiscard]] rc::Gen<std::vector<Bits>> partials(Format format, std::size_t count, Data data);

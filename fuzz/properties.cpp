@@ -16,7 +16,6 @@ namespace samesum::fuzz {
 namespace {
 
 bool scatters_only(Scheme scheme) { return scheme == Scheme::reduce_scatter; }
-bool by_nccl(Scheme scheme) { return !is_ordered(scheme) && scheme != Scheme::exact; }
 bool one_ring(const Side& side) {
     return std::adjacent_find(side.rings.begin(), side.rings.end(), std::not_equal_to<>()) == side.rings.end();
 }
@@ -30,10 +29,14 @@ struct Wanted {
     bool one_ring = true;
     bool spread = false;  ///< two owners at least
     bool pat = false;     ///< reduce_scatter may be PAT
+    bool only_pat = false;
 };
 
 void draw_place(Draw& draw, const Case& c, Side& side, const Wanted& wanted) {
-    const bool large = by_nccl(side.scheme) && (wanted.one_ring ? draw.one_in(4) : !draw.one_in(4));
+    // Real ranks need long for large calls.
+    const std::uint64_t seldom = draw.world() != nullptr ? 24 : 4;
+    const bool large = by_nccl(side.scheme) && draw.fixed_rows() == 0 &&
+                       (wanted.one_ring || draw.world() != nullptr ? draw.one_in(seldom) : !draw.one_in(seldom));
     side.sizes.assign(static_cast<std::size_t>(side.sizes.size()), 0);
     if (large) {
         draw_straddling(draw, c, side);
@@ -48,15 +51,22 @@ Case draw_token(Draw& draw, const Wanted& wanted) {
     Case c;
     c.format = draw.format();
     const int ranks = draw.ranks(wanted.least_ranks, wanted.most_ranks);
-    c.hidden = draw.pick({1, 1, 2, 3, 8, 16, 64});
+    c.hidden = draw.hidden();
     c.column = draw.below(c.hidden);
-    c.fill = 1 + draw.below(1'000'000);
+    c.fill = draw.fill();
     c.x = draw_partials(draw, c.format, static_cast<std::size_t>(ranks));
     Side& a = c.a;
     a.scheme = wanted.scheme;
-    a.rings = draw_rings(draw, ranks, wanted.one_ring);
-    a.protocol = draw.pick({Protocol::simple, Protocol::simple, Protocol::ll, Protocol::ll128});
-    if (wanted.pat && draw.one_in(3)) {
+    a.rings = draw_rings(draw, ranks, wanted.one_ring && by_nccl(wanted.scheme));
+    a.protocol = draw.protocol();
+    if (const World* world = draw.world()) {
+        const bool pat = world->algorithm == Algorithm::pat;
+        const bool scatters = scatters_only(wanted.scheme) || wanted.scheme == Scheme::vllm_default;
+        if (wanted.only_pat ? !pat : pat && scatters && !wanted.pat) throw NotHere{};
+        if (wanted.pat) a.algorithm = world->algorithm;
+        a.ranks_per_node = world->ranks_per_node;
+        a.nccl = world->nccl;
+    } else if (wanted.only_pat || (wanted.pat && draw.one_in(3))) {
         a.algorithm = Algorithm::pat;
         a.protocol = Protocol::simple;  // NCCL has PAT in no other
     }
@@ -123,12 +133,18 @@ void move_token(Draw& draw, Case& c, Invariance invariance, const Wanted& wanted
     }
 }
 
+/// The sides are the same but for how the calls are run.
+bool alike(Side expected, const Side& b) {
+    expected.manner = b.manner;
+    return expected == b;
+}
+
 /// Are both sides combines on one communicator, with the same settings?
 std::string not_one_communicator(const Case& c) {
     if (c.a.maker != Maker::combine || c.b.maker != Maker::combine) return "both sides are combines";
     if (!c.a.seats.empty() || !c.b.seats.empty()) return "rank i contributes x[i]; no seats";
     if (c.a.rings != c.b.rings || c.a.root != c.b.root || c.a.algorithm != c.b.algorithm ||
-        c.a.protocol != c.b.protocol)
+        c.a.protocol != c.b.protocol || c.a.ranks_per_node != c.b.ranks_per_node || c.a.nccl != c.b.nccl)
         return "both sides have one communicator, root, algorithm and protocol";
     return {};
 }
@@ -163,17 +179,18 @@ std::string_view what_changes(Invariance invariance) {
     }
 }
 
-Property invariance_of(Scheme scheme, Invariance invariance, bool any_rings, Verdict expected) {
+Property invariance_of(Scheme scheme, Invariance invariance, bool any_rings, Verdict expected, bool only_pat = false) {
     const bool free_rings = !by_nccl(scheme);
     // NCCL's reduce is a ring, its reduce-scatter a ring or PAT; vllm_default goes from one to the other when the sizes
     // do.
-    const bool pat =
-        scheme == Scheme::reduce_scatter || (scheme == Scheme::vllm_default && invariance != Invariance::count);
+    const bool pat = only_pat || scheme == Scheme::reduce_scatter ||
+                     (scheme == Scheme::vllm_default && invariance != Invariance::count);
     const Wanted wanted{.scheme = scheme,
                         .least_ranks = any_rings && !free_rings ? 4 : 3,
                         .one_ring = !any_rings && !free_rings,
                         .spread = invariance == Invariance::owner,
-                        .pat = pat};
+                        .pat = pat,
+                        .only_pat = only_pat};
     Property property{
         .name = fmt::format("{}_is_{}_invariant{}", name(scheme), name(invariance), any_rings ? "_on_any_rings" : ""),
         .sentence = fmt::format("a token's bits do not depend on {}{}", what_changes(invariance),
@@ -184,8 +201,11 @@ Property invariance_of(Scheme scheme, Invariance invariance, bool any_rings, Ver
         .expected = expected,
         .of_orders = expected == Verdict::upheld,
         .least_ranks = wanted.least_ranks,
+        .schemes = {scheme},
     };
     property.draw = [=](Draw& draw) {
+        // Where there is one ring alone, a claim about several is neither true nor false.
+        if (draw.world() != nullptr && any_rings && draw.world()->one_ring()) throw NotHere{};
         Case c = draw_token(draw, wanted);
         move_token(draw, c, invariance, wanted);
         if (free_rings && draw.one_in(2)) c.b.rings = draw_rings(draw, c.b.ranks(), draw.one_in(2));
@@ -199,6 +219,7 @@ Property invariance_of(Scheme scheme, Invariance invariance, bool any_rings, Ver
             if (std::string why = not_one_communicator(c); !why.empty()) return why;
         if (!any_rings && !free_rings && !one_ring(c.a)) return "all channels have one ring";
         if (!pat && c.a.algorithm != Algorithm::ring) return "algo is Ring";
+        if (only_pat && c.a.algorithm != Algorithm::pat) return "algo is PAT";
         return not_moved(c, invariance);
     };
     return property;
@@ -231,6 +252,7 @@ Property of_trees(std::string name, std::string sentence, const char* a, const c
                       .expected = expected,
                       .headline = true};
     property.draw = [=](Draw& draw) {
+        if (draw.world() != nullptr) throw NotHere{};  // no ranks take part
         Case c;
         c.format = draw.format();
         c.x = draw_partials(draw, c.format, static_cast<std::size_t>(tree_a.leaf_count()));
@@ -248,24 +270,10 @@ Property of_trees(std::string name, std::string sentence, const char* a, const c
 }
 
 Property with_pat() {
-    Property property = invariance_of(Scheme::vllm_default, Invariance::count, false, Verdict::refuted);
+    Property property = invariance_of(Scheme::vllm_default, Invariance::count, false, Verdict::refuted, true);
     property.name += "_with_pat";
     property.sentence =
         "a token's bits do not depend on how many other tokens are in the call, where reduce-scatter is PAT";
-    const auto plain_draw = property.draw;
-    property.draw = [=](Draw& draw) {
-        Case c = plain_draw(draw);
-        c.a.algorithm = c.b.algorithm = Algorithm::pat;
-        c.a.protocol = c.b.protocol = Protocol::simple;
-        return c;
-    };
-    const auto plain_objection = property.objection;
-    property.objection = [=](const Case& c) -> std::string {
-        if (c.a.algorithm != Algorithm::pat || c.b.algorithm != Algorithm::pat) return "algo is PAT";
-        Case ring = c;
-        ring.a.algorithm = ring.b.algorithm = Algorithm::ring;
-        return plain_objection(ring);
-    };
     return property;
 }
 
@@ -277,7 +285,8 @@ Property three_ranks() {
                       .scope = "3 ranks, any rings",
                       .of_orders = true,
                       .least_ranks = 3,
-                      .most_ranks = 3};
+                      .most_ranks = 3,
+                      .schemes = {Scheme::fixed_root}};
     const Wanted wanted{.scheme = Scheme::fixed_root, .least_ranks = 3, .most_ranks = 3, .one_ring = false};
     property.draw = [=](Draw& draw) {
         Case c = draw_token(draw, wanted);
@@ -300,12 +309,13 @@ Property two_ranks() {
                       .scope = "2 ranks, every pair of schemes",
                       .headline = true,
                       .least_ranks = 2,
-                      .most_ranks = 2};
+                      .most_ranks = 2,
+                      .schemes = {all_schemes.begin(), all_schemes.end()}};
     property.draw = [](Draw& draw) {
         const Wanted wanted{
-            .scheme = draw.pick(all_schemes), .least_ranks = 2, .most_ranks = 2, .one_ring = false, .pat = true};
+            .scheme = draw.scheme(all_schemes), .least_ranks = 2, .most_ranks = 2, .one_ring = false, .pat = true};
         Case c = draw_token(draw, wanted);
-        c.b.scheme = draw.pick(all_schemes);
+        c.b.scheme = draw.scheme(all_schemes);
         draw_place(draw, c, c.b, wanted);
         c.a.accumulation = c.b.accumulation = Accumulation::per_hop;
         return c;
@@ -326,7 +336,8 @@ Property broadcast_equals_root() {
                       .sentence = "both are one ncclReduce to the root and then pure movement",
                       .scope = "3 to 16 ranks, any rings",
                       .of_orders = true,
-                      .least_ranks = 3};
+                      .least_ranks = 3,
+                      .schemes = {Scheme::fixed_root}};
     property.draw = [](Draw& draw) {
         Case c = draw_token(draw, {.scheme = Scheme::fixed_root, .least_ranks = 3, .one_ring = false});
         c.b.scheme = Scheme::reduce_broadcast;
@@ -335,7 +346,7 @@ Property broadcast_equals_root() {
     property.objection = [](const Case& c) -> std::string {
         Side expected = c.a;
         expected.scheme = Scheme::reduce_broadcast;
-        if (c.a.scheme != Scheme::fixed_root || c.a.maker != Maker::combine || c.b != expected)
+        if (c.a.scheme != Scheme::fixed_root || c.a.maker != Maker::combine || !alike(expected, c.b))
             return "the sides differ in fixed_root and reduce_broadcast alone";
         return {};
     };
@@ -351,11 +362,12 @@ Property ordered_agree() {
                       .headline = true,
                       .of_orders = true,
                       .least_ranks = 3};
-    constexpr std::array ordered{Scheme::gather_ordered, Scheme::exchange_ordered, Scheme::direct_ordered};
-    property.draw = [=](Draw& draw) {
-        const Wanted wanted{.scheme = draw.pick(ordered), .least_ranks = 3, .one_ring = false};
+    static constexpr std::array ordered{Scheme::gather_ordered, Scheme::exchange_ordered, Scheme::direct_ordered};
+    property.schemes = {ordered.begin(), ordered.end()};
+    property.draw = [](Draw& draw) {
+        const Wanted wanted{.scheme = draw.scheme(ordered), .least_ranks = 3, .one_ring = false};
         Case c = draw_token(draw, wanted);
-        c.b.scheme = draw.pick(ordered);
+        c.b.scheme = draw.scheme(ordered);
         draw_place(draw, c, c.b, wanted);
         return c;
     };
@@ -377,11 +389,12 @@ Property exact_order_free() {
         .scope = "3 to 16 ranks, permuted and regrouped",
         .headline = true,
         .of_orders = true,
-        .least_ranks = 3};
+        .least_ranks = 3,
+        .schemes = {Scheme::exact}};
     property.draw = [](Draw& draw) {
         Wanted wanted{.scheme = Scheme::exact, .least_ranks = 3, .one_ring = false};
         Case c = draw_token(draw, wanted);
-        const int ranks = c.a.ranks() + (draw.one_in(2) ? 0 : draw.between(1, 6));
+        const int ranks = c.a.ranks() + (draw.world() != nullptr || draw.one_in(2) ? 0 : draw.between(1, 6));
         std::vector<int> seats(static_cast<std::size_t>(ranks));
         std::iota(seats.begin(), seats.end(), 0);
         draw.shuffle(seats);
@@ -414,10 +427,11 @@ Property pure_movement() {
                           "a row that one rank alone contributes to arrives bit for bit: -0 stays, and with one "
                           "rank NaN payloads do",
                       .scope = "1 to 16 ranks, every scheme",
-                      .headline = true};
+                      .headline = true,
+                      .schemes = {all_schemes.begin(), all_schemes.end()}};
     property.draw = [](Draw& draw) {
         const Wanted wanted{
-            .scheme = draw.pick(all_schemes), .least_ranks = 1, .most_ranks = 16, .one_ring = false, .pat = true};
+            .scheme = draw.scheme(all_schemes), .least_ranks = 1, .most_ranks = 16, .one_ring = false, .pat = true};
         Case c = draw_token(draw, wanted);
         c.x.resize(1);
         if (draw.one_in(3)) c.x.front() = draw_edge(draw, c.format);
@@ -430,7 +444,7 @@ Property pure_movement() {
     property.objection = [](const Case& c) -> std::string {
         Side expected = c.a;
         expected.maker = Maker::movement;
-        if (c.a.maker != Maker::combine || c.b != expected || c.x.size() != 1)
+        if (c.a.maker != Maker::combine || !alike(expected, c.b) || c.x.size() != 1)
             return "a combines, b moves the one contributor's row, and is else as a";
         if (!may_travel(c)) return "this x does not survive an addition of -0";
         return {};
@@ -444,10 +458,11 @@ Property predicted() {
                       .scope = "3 to 16 ranks, every scheme, any rings",
                       .headline = true,
                       .of_orders = true,
-                      .least_ranks = 3};
+                      .least_ranks = 3,
+                      .schemes = {all_schemes.begin(), all_schemes.end()}};
     property.draw = [](Draw& draw) {
-        const Wanted wanted{
-            .scheme = draw.pick(all_schemes), .least_ranks = 3, .one_ring = draw.one_in(2), .pat = true};
+        const bool one_ring = draw.world() != nullptr ? draw.world()->one_ring() : draw.one_in(2);
+        const Wanted wanted{.scheme = draw.scheme(all_schemes), .least_ranks = 3, .one_ring = one_ring, .pat = true};
         Case c = draw_token(draw, wanted);
         c.b.maker = Maker::prediction;
         return c;
@@ -455,7 +470,7 @@ Property predicted() {
     property.objection = [](const Case& c) -> std::string {
         Side expected = c.a;
         expected.maker = Maker::prediction;
-        if (c.a.maker != Maker::combine || c.b != expected) return "b is by=prediction and else as a";
+        if (c.a.maker != Maker::combine || !alike(expected, c.b)) return "b is by=prediction and else as a";
         return {};
     };
     return property;
@@ -466,7 +481,8 @@ Property any_root() {
                       .sentence = "the root may be any rank",
                       .scope = "3 to 16 ranks, one ring",
                       .expected = Verdict::refuted,
-                      .least_ranks = 3};
+                      .least_ranks = 3,
+                      .schemes = {Scheme::fixed_root}};
     property.draw = [](Draw& draw) {
         Case c = draw_token(draw, {.scheme = Scheme::fixed_root, .least_ranks = 3});
         c.b.root = (c.a.root + draw.between(1, c.a.ranks() - 1)) % c.a.ranks();
@@ -475,7 +491,7 @@ Property any_root() {
     property.objection = [](const Case& c) -> std::string {
         Side expected = c.b;
         expected.root = c.a.root;
-        const bool meant = c.a.scheme == Scheme::fixed_root && c.a.maker == Maker::combine && expected == c.a &&
+        const bool meant = c.a.scheme == Scheme::fixed_root && c.a.maker == Maker::combine && alike(expected, c.a) &&
                            c.a.root != c.b.root && one_ring(c.a);
         return meant ? "" : "fixed_root on one ring; the sides differ in the root alone";
     };
@@ -522,11 +538,21 @@ rc::Shrinkable<Case> shrinkable(const Property& property, Case c) {
     });
 }
 
+bool fits(const Property& property, const Limits& limits) {
+    if (!limits.allows_ranks(property.least_ranks, property.most_ranks)) return false;
+    if (property.schemes.empty()) return limits.schemes.empty();
+    return std::any_of(property.schemes.begin(), property.schemes.end(), [&](Scheme s) { return limits.allows(s); });
+}
+
 rc::Gen<Case> cases(const Property& property, const Limits& limits) {
     return [&property, limits](const rc::Random& random, int size) {
         Draw draw(random, size, &limits);
         Case c = property.draw(draw);
         c.property = property.name;
+        if (limits.world) {
+            c.a.manner = draw_manner(draw);
+            c.b.manner = draw_manner(draw);
+        }
         return shrinkable(property, std::move(c));
     };
 }
@@ -547,18 +573,8 @@ std::vector<Bits> row_of(const Case& c, const Side& side, Backend& backend) {
                 row[column] = partials.at(from, side.row, column);
             return row;
         }
-        case Maker::prediction: {
-            const Request request = request_of(c, side);
-            const CombinePlan plan =
-                plan_combine(request.scheme, request.comm, request.routing, request.format, request.options);
-            std::vector<Bits> row(c.hidden), leaves(side.sizes.size());
-            for (std::uint64_t column = 0; column < c.hidden; ++column) {
-                for (std::size_t q = 0; q < leaves.size(); ++q)
-                    leaves[q] = partials.at(static_cast<int>(q), side.row, column);
-                row[column] = combine_element(plan, c.format, side.row * c.hidden + column, leaves);
-            }
-            return row;
-        }
+        case Maker::prediction:
+            return predicted_row(request_of(c, side), partials, side.row);
         default:
             return backend.combine_row(request_of(c, side), partials, side.row);
     }

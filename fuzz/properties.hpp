@@ -25,6 +25,7 @@ struct Property {
     bool headline = false;               ///< stands in the ledger of `samesum verify`
     bool of_orders = false;              ///< empty unless the data could tell another order
     int least_ranks = 1, most_ranks = 16;
+    std::vector<Scheme> schemes{};  ///< of which it draws some; empty: it makes no calls
     std::function<Case(Draw&)> draw{};
     /// Why a case is none of the property's; empty when it is. Shrinking and replaying stay inside.
     std::function<std::string(const Case&)> objection{};
@@ -36,6 +37,8 @@ struct Property {
 /// The case's own fields and the property's demands on them; empty when both are met.
 [[nodiscard]] std::string objection(const Property& property, const Case& c);
 
+/// Does it draw cases within the limits? `world` aside.
+[[nodiscard]] bool fits(const Property& property, const Limits& limits);
 /// Cases of a property; their shrinks are cases of it, too.
 [[nodiscard]] rc::Gen<Case> cases(const Property& property, const Limits& limits = {});
 /// A given case with those shrinks.

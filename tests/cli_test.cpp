@@ -94,7 +94,7 @@ const std::vector<Row> wrong{
     {"sum eval --values '1 2' --tree '((0 1'", "'((0 1' is not a tree: column 6"},
     {"sum eval --values '1 2' --tree '((0 1) 2)'", "adds 3 values; 2 would be right"},
     {"order enumerate --ranks 4 --values '1 2 3'", "holds 3 values; 4 would be right"},
-    {"fuzz --seed zz", "--seed 'zz': a number below 2^64, or a commit's hash"},
+    {"fuzz --seed -7", "--seed '-7': a number below 2^64, a commit's hash, or any other word"},
     {"fuzz --replay nonsense", "it needs a name, then fields"},
     {"run --sizes 1,x", "'x' is no row count"},
     {"reveal --calls nonsense", "'nonsense' is no call"},

@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(shrinking_ends_small) {
             if (result.same) continue;
             ++found;
             const Finding finding =
-                investigate(property, shrinkable(property, about_column(drawn.value(), result.column)), model);
+                investigate(shrinkable(property, about_column(drawn.value(), result.column)), model);
             const Case& c = finding.minimal;
             BOOST_TEST(finding.repeats);
             BOOST_TEST(finding.kind == "order change", finding.text);
@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE(planted_faults_are_caught_and_shrink) {
             continue;
         const auto backend = hunt.fault->plant();
         const Property& property = property_named(hunt.fault->property);
-        const Finding finding = investigate(property, shrinkable(property, hunt.example.value()), *backend);
+        const Finding finding = investigate(shrinkable(property, hunt.example.value()), *backend);
         if (name == "stale_receive_buffer") {
             // What it makes depends on the call before, so that it is told rather than shrunk.
             BOOST_TEST(!finding.repeats);

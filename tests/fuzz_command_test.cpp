@@ -126,16 +126,29 @@ BOOST_AUTO_TEST_CASE(wrong_input_is_said_in_one_line) {
         std::string complaint;
     };
     for (const Row& row :
-         {Row{"fuzz --cases 0", 2, "tries 1 case or more"}, Row{"fuzz --cases 5 --seconds 5", 2, "one of them"},
-          Row{"fuzz --seconds -1", 2, "above 0"}, Row{"fuzz --property 'no_*'", 2, "names no property"},
-          Row{"fuzz --seed xyz", 2, "--seed 'xyz'"}, Row{"fuzz --shard 4/4", 2, "0/4 .. 3/4"},
-          Row{"fuzz --shard 1", 2, "0/4 .. 3/4"}, Row{"fuzz --backend gpu", 2, "auto, model, nccl"},
-          Row{"fuzz --jobs 0", 2, "--jobs"}, Row{"fuzz --ranks 4,x", 2, "--ranks '4,x'"},
-          Row{"fuzz --ranks 2 --property 'three_*'", 2, "--ranks leaves"}, Row{"fuzz --dtypes int32", 2, "floats only"},
+         {Row{"fuzz --cases 0", 2, "tries 1 case or more"},
+          Row{"fuzz --cases 5 --seconds 5", 2, "one of them"},
+          Row{"fuzz --seconds -1", 2, "above 0"},
+          Row{"fuzz --property 'no_*'", 2, "names no property"},
+          Row{"fuzz --seed -7", 2, "--seed '-7'"},
+          Row{"fuzz --shard 4/4", 2, "0/4 .. 3/4"},
+          Row{"fuzz --shard 1", 2, "0/4 .. 3/4"},
+          Row{"fuzz --backend gpu", 2, "auto, model, nccl, plugin"},
+          Row{"fuzz --jobs 0", 2, "--jobs"},
+          Row{"fuzz --ranks 4,x", 2, "--ranks '4,x'"},
+          Row{"fuzz --ranks 2 --property 'three_*'", 2, "--ranks and --schemes leave"},
+          Row{"fuzz --dtypes int32", 2, "floats only"},
+          Row{"fuzz --schemes no_such", 2, "unknown scheme 'no_such'"},
+          Row{"fuzz --schemes exact --property 'fixed_*'", 2, "--schemes leave"},
+          Row{"fuzz --shape 64", 2, "ROWSxHIDDEN"},
+          Row{"fuzz --shape 0x64", 2, "ROWSxHIDDEN"},
+          Row{"fuzz --backend plugin", 2, "needs --plugin FILE"},
+          Row{"fuzz --backend plugin --plugin /no/such.so", 2, "--plugin /no/such.so"},
           Row{"fuzz --corpus /no/such/folder", 2, "no such folder"},
           Row{"fuzz --replay 'no_such_property dtype=bfloat16 x=0000 a: by=tree tree=0 b:'", 2, "--list"},
           Row{"fuzz --replay 'addition_commutes dtype=bfloat16 x=0000 a: by=tree tree=0 b:'", 2, "the sides are"},
-          Row{"fuzz --replay ''", 2, "needs a name"}, Row{"fuzz --case 5", 2, "--case"}}) {
+          Row{"fuzz --replay ''", 2, "needs a name"},
+          Row{"fuzz --case 5", 2, "--case"}}) {
         const Outcome outcome = run(row.arguments);
         BOOST_TEST(outcome.exit == row.exit, row.arguments << ": " << outcome.exit << " " << outcome.err);
         BOOST_TEST(outcome.complains(row.complaint), row.arguments << ": " << outcome.err);

@@ -1,0 +1,269 @@
+// A call costs a millisecond; everything else about a case has to cost less.
+// SPDX-License-Identifier: Apache-2.0
+#include "fuzz/live.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "model/cli.hpp"
+#include "model/error.hpp"
+
+namespace samesum::fuzz {
+namespace {
+
+std::vector<Ring> rings_of(const Communicator& comm) {
+    std::vector<Ring> rings;
+    for (int channel = 0; channel < comm.channels(); ++channel) rings.push_back(comm.topology.ring(channel));
+    return rings;
+}
+
+/// The same rings, wherever they are written from.
+bool same_rings(const std::vector<Ring>& a, const std::vector<Ring>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const Ring& x, const Ring& y) { return rotated(x, 0) == rotated(y, 0); });
+}
+
+std::string str_rings(const std::vector<Ring>& rings) {
+    std::string text;
+    for (std::size_t i = 0; i < rings.size(); ++i)
+        if (i == 0 || rings[i] != rings[i - 1])
+            text += fmt::format("{}{}", text.empty() ? "" : ";", fmt::join(rings[i], ","));
+    return text;
+}
+
+bool scatters(const Request& request) { return dispatched(request.scheme, request.routing) == Scheme::reduce_scatter; }
+
+bool same_run(const gpu::CombineRun& a, const gpu::CombineRun& b) {
+    return a.scheme == b.scheme && a.routing == b.routing && a.format == b.format && a.root == b.root &&
+           a.accumulation == b.accumulation && a.captured == b.captured && a.in_place == b.in_place &&
+           a.shift == b.shift && a.delay_s == b.delay_s;
+}
+
+/// A case names rings, nodes, version, algorithm and protocol, and nothing else of a communicator: they have to make
+/// the orders that all that NCCL said about it makes.
+void check_description(const Communicator& described, const World& world) {
+    const Communicator named{.topology = Topology::from_rings(world.rings, world.ranks_per_node),
+                             .version = world.nccl};
+    for (const std::uint64_t count : {1, 1000, 20000, 300000}) {
+        for (const Collective collective : {Collective::reduce, Collective::reduce_scatter}) {
+            const Call call{.collective = collective, .count = count, .format = Format::bfloat16};
+            const Forced forced{collective == Collective::reduce ? Algorithm::ring : world.algorithm, world.protocol};
+            const Schedule a = plan_call(described, call, forced).schedule, b = plan_call(named, call, forced).schedule;
+            bool same = a.size() == b.size() && a.segment_count() == b.segment_count();
+            for (std::uint64_t element = 0; same && element < a.size(); element += 1 + a.size() / 37) {
+                const Segment x = a.segment_at(element), y = b.segment_at(element);
+                same = x.begin == y.begin && x.end == y.end && same_order(x.order, y.order);
+            }
+            if (!same)
+                throw Inconclusive(
+                    fmt::format("{}: its rings alone do not make the orders that NCCL's description of "
+                                "the communicator makes ({} of {} elements)",
+                                str(world), name(collective), count));
+        }
+    }
+}
+
+}  // namespace
+
+LiveBackend::LiveBackend(std::unique_ptr<Ranks> ranks, std::vector<World> worlds, std::string flags, std::string fault)
+    : ranks_(std::move(ranks)),
+      worlds_(std::move(worlds)),
+      flags_(std::move(flags)),
+      fault_(std::move(fault)),
+      closed_(worlds_.size()) {}
+
+void LiveBackend::open(World world) {
+    open_.reset();
+    warm_.clear();
+    written_.reset();
+    forget();
+    const double began = monotonic_seconds();
+    const Communicator comm = ranks_->open(world);
+    ++openings_;
+    world.rings = rings_of(comm);
+    world.nccl = comm.version;
+    check_description(comm, world);
+    if (told_.insert(fuzz::str(world)).second)
+        fmt::print(stderr, "samesum fuzz: {} opened in {:.2f} s: {} channels, rings {}\n", fuzz::str(world),
+                   monotonic_seconds() - began, world.rings.size(), str_rings(world.rings));
+    open_ = std::make_shared<World>(std::move(world));
+}
+
+std::shared_ptr<const World> LiveBackend::enter(std::size_t index) {
+    if (!closed_.at(index).empty()) return nullptr;
+    try {
+        open(worlds_[index]);
+    } catch (const Inconclusive& reason) {
+        closed_[index] = reason.what();
+        fmt::print(stderr, "samesum fuzz: left out: {}: {}\n", str(worlds_[index]), reason.what());
+        return nullptr;
+    }
+    return open_;
+}
+
+void LiveBackend::suit(const Request& request) {
+    const auto suits = [&](const World& world, bool with_rings) {
+        if (world.ranks != request.comm.ranks()) return false;
+        if (!by_nccl(request.scheme)) return true;
+        return world.ranks_per_node == request.comm.ranks() / request.comm.nodes() &&
+               world.protocol == request.options.forced.protocol &&
+               (!scatters(request) || world.algorithm == request.algorithm) &&
+               (!with_rings || (same_rings(world.rings, rings_of(request.comm)) && world.nccl == request.comm.version));
+    };
+    if (open_ && suits(*open_, true) && !request.manner.fresh) return;
+    if (open_ && suits(*open_, true)) return open(*open_);
+    std::vector<World> candidates;
+    for (const World& world : worlds_)
+        if (suits(world, false)) candidates.push_back(world);
+    if (candidates.empty()) {
+        World world;
+        world.ranks = request.comm.ranks();
+        world.ranks_per_node = request.comm.ranks() / request.comm.nodes();
+        world.algorithm = request.algorithm;
+        world.protocol = request.options.forced.protocol.value_or(Protocol::simple);
+        candidates.push_back(std::move(world));
+    }
+    for (const World& world : candidates) {
+        open(world);
+        if (suits(*open_, true)) return;
+    }
+    throw Inconclusive(fmt::format("these ranks have NCCL {} and rings {}; the case asks for NCCL {} and {}",
+                                   str(open_->nccl), str_rings(open_->rings), str(request.comm.version),
+                                   str_rings(rings_of(request.comm))));
+}
+
+gpu::CombineRun LiveBackend::run_of(const Request& request) const {
+    gpu::CombineRun run;
+    run.scheme = request.scheme;
+    run.routing = request.routing;
+    run.format = request.format;
+    run.root = request.options.root;
+    run.accumulation = request.options.accumulation;
+    run.fault = fault_;
+    run.captured = request.manner.captured;
+    run.in_place = request.manner.in_place;
+    run.shift = request.manner.shift;
+    run.delay_s = request.manner.delayed ? 0.0005 : 0;
+    return run;
+}
+
+void LiveBackend::run(const gpu::CombineRun& run) {
+    try {
+        if (run.captured && warm_.count(run.scheme) == 0) {
+            // A communicator's first call connects its ranks, which no graph can do.
+            gpu::CombineRun first = run;
+            first.captured = false;
+            ranks_->combine(first);
+            ++calls_;
+        }
+        ranks_->combine(run);
+        ++calls_;
+        warm_.insert(run.scheme);
+    } catch (const gpu::Refusal& refusal) {
+        warm_.clear();
+        throw Refused(refusal.what());
+    } catch (const Inconclusive&) {
+        // Ranks that died come back with memory of their own.
+        open_.reset();
+        written_.reset();
+        throw;
+    }
+}
+
+const LiveBackend::Filler& LiveBackend::filler_of(const Partials& partials) {
+    const auto fits = [&](const Filler& filler) {
+        return filler.format == partials.format() && filler.fill == partials.fill() &&
+               filler.hidden == partials.routing().hidden && filler.ranks >= partials.ranks();
+    };
+    auto found = std::find_if(fillers_.begin(), fillers_.end(), fits);
+    if (found == fillers_.end()) {
+        constexpr std::size_t most_fillers = 64;
+        if (fillers_.size() >= most_fillers)
+            fillers_.erase(std::min_element(fillers_.begin(), fillers_.end(),
+                                            [](const Filler& a, const Filler& b) { return a.used < b.used; }));
+        Filler filler{partials.format(), partials.fill(), partials.routing().hidden, partials.ranks(), {}};
+        const auto width = static_cast<std::uint64_t>(traits(filler.format).bytes());
+        for (int rank = 0; rank < filler.ranks; ++rank) {
+            auto& rows = filler.rows.emplace_back(Partials::filler_rows * filler.hidden * width);
+            for (std::uint64_t row = 0; row < Partials::filler_rows; ++row)
+                for (std::uint64_t column = 0; column < filler.hidden; ++column)
+                    store(filler.format, rows, row * filler.hidden + column,
+                          Partials::filler(filler.format, filler.fill, rank, row, column));
+        }
+        found = fillers_.insert(fillers_.end(), std::move(filler));
+    }
+    found->used = calls_;
+    return *found;
+}
+
+void LiveBackend::write(const Partials& partials) {
+    const Routing& routing = partials.routing();
+    const auto width = static_cast<std::uint64_t>(traits(partials.format()).bytes());
+    const std::uint64_t row_bytes = routing.hidden * width, rows = routing.rows(), bytes = rows * row_bytes;
+    const Filler& filler = filler_of(partials);
+    // The same rows lie there from the last call, but for its token's.
+    const bool same = written_ && written_->format() == partials.format() && written_->fill() == partials.fill() &&
+                      written_->routing().hidden == routing.hidden && written_->routing().rows() == rows;
+    for (int rank = 0; rank < partials.ranks(); ++rank) {
+        const std::span<std::byte> buffer = ranks_->input(rank, bytes);
+        const auto& from = filler.rows[static_cast<std::size_t>(rank)];
+        const auto copy_row = [&](std::uint64_t row) {
+            std::memcpy(buffer.data() + row * row_bytes, from.data() + row % Partials::filler_rows * row_bytes,
+                        row_bytes);
+        };
+        if (same) {
+            if (written_->row() != partials.row()) copy_row(written_->row());
+        } else {
+            for (std::uint64_t at = 0; at < bytes; at += from.size())
+                std::memcpy(buffer.data() + at, from.data(), std::min<std::uint64_t>(from.size(), bytes - at));
+        }
+        for (std::uint64_t column = 0; column < routing.hidden; ++column)
+            store(partials.format(), buffer, partials.row() * routing.hidden + column,
+                  partials.at(rank, partials.row(), column));
+    }
+    written_ = partials;
+}
+
+std::vector<Bits> LiveBackend::combine_row(const Request& request, const Partials& partials, std::uint64_t row) {
+    const gpu::CombineRun run = run_of(request);
+    const auto known = std::find_if(remembered_.begin(), remembered_.end(), [&](const Remembered& each) {
+        return row == partials.row() && same_run(each.run, run) && each.partials == partials;
+    });
+    if (known != remembered_.end() && !request.manner.fresh) {
+        std::rotate(remembered_.begin(), known, known + 1);
+        return remembered_.front().row;
+    }
+    suit(request);
+    write(partials);
+    this->run(run);
+    const auto width = static_cast<std::uint64_t>(traits(request.format).bytes());
+    const auto result = ranks_->result(request.routing.elements() * width);
+    std::vector<Bits> bits(request.routing.hidden);
+    for (std::uint64_t column = 0; column < bits.size(); ++column)
+        bits[column] = load(request.format, result, row * request.routing.hidden + column);
+    constexpr std::size_t most_remembered = 2;
+    if (remembered_.size() >= most_remembered) remembered_.pop_back();
+    if (row == partials.row()) remembered_.insert(remembered_.begin(), Remembered{run, partials, bits});
+    return bits;
+}
+
+std::vector<Bits> LiveBackend::combine(const Request& request, std::span<const std::vector<Bits>> partials) {
+    suit(request);
+    written_.reset();
+    const auto width = static_cast<std::uint64_t>(traits(request.format).bytes());
+    const std::uint64_t elements = request.routing.elements();
+    for (std::size_t rank = 0; rank < partials.size(); ++rank) {
+        const auto buffer = ranks_->input(static_cast<int>(rank), elements * width);
+        for (std::uint64_t i = 0; i < elements; ++i) store(request.format, buffer, i, partials[rank][i]);
+    }
+    run(run_of(request));
+    const auto result = ranks_->result(elements * width);
+    std::vector<Bits> bits(elements);
+    for (std::uint64_t i = 0; i < elements; ++i) bits[i] = load(request.format, result, i);
+    return bits;
+}
+
+}  // namespace samesum::fuzz
