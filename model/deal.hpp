@@ -16,6 +16,10 @@ template <class Int>
     return select(b < a, b, a);
 }
 template <class Int>
+[[nodiscard]] constexpr Int larger(const Int& a, const Int& b) {
+    return select(a < b, b, a);
+}
+template <class Int>
 [[nodiscard]] constexpr Int divide_up(const Int& a, const Int& b) {
     return (a + b - Int(1)) / b;
 }
@@ -30,13 +34,26 @@ template <class Int>
     return round_up(divide_up(least, weight), Int(16));
 }
 
-/// A call's cells on consecutive channels: `low` on the first, `full` on each of `middle` channels, `high` on the last.
+/// How far the calls so far have filled the channels: those before `channel` wholly, that one with `traffic`.
+template <class Int>
+struct Filled {
+    Int channel, traffic;
+};
+/// Cells of `cell_traffic` that still fit into the channel being filled, when a channel takes `per_channel`.
+template <class Int>
+[[nodiscard]] constexpr Int room(const Filled<Int>& filled, const Int& per_channel, const Int& cell_traffic) {
+    return divide_up(per_channel - smaller(filled.traffic, per_channel), cell_traffic);
+}
+
+/// A call's cells on consecutive channels from `channel` on: `low` on the first, `full` on each of `middle` channels,
+/// `high` on the last.
 template <class Int>
 struct Deal {
     Int channel, low, middle, full, high;
 };
-/// `whole`: cells that fill a channel; `room`: cells that still fit into `channel`, of `most` channels. There is at
-/// least one cell, and one fills no less than a channel. NCCL 2.28.9 enqueue.cc, scheduleCollTasksToPlan.
+/// `whole`: cells that fill a channel; `room`: cells that still fit into `channel`, of `most` channels; none of them
+/// 0, but `room` when the channel is the last. NCCL 2.28.9 enqueue.cc, scheduleCollTasksToPlan; what it provides there
+/// for a first channel without room cannot occur, since such a channel is never left to the next call.
 template <class Int>
 [[nodiscard]] constexpr Deal<Int> deal(const Int& cells, const Int& whole, const Int& room, const Int& channel,
                                        const Int& most) {
@@ -47,8 +64,8 @@ template <class Int>
     const Int middle = rest / full, high = rest - middle * full;
 
     // More than there are channels: the rest goes evenly to those that follow, the last taking the remainder.
-    const auto too_many = most < channel + select(none < low, one, none) + middle + select(none < high, one, none);
-    const Int following = select(too_many, most - channel - one, one);
+    const auto too_many = most < channel + one + divide_up(rest, full);
+    const Int following = larger(one, most - channel - one);
     const Int even = rest / following;
     const Int wide = select(too_many, even, full);
     const Int between = select(too_many, following - one, middle);
@@ -56,15 +73,18 @@ template <class Int>
 
     // The last channel is `high`, also when it is full.
     const auto ends_full = last == none && none < between;
-    const Int inner = between - select(ends_full, one, none);
-    const Int outer = select(ends_full, wide, last);
-
-    // Nothing fits into the first channel: the next one is the first.
-    const auto skips = low == none;
-    const auto only = inner == none;
-    return {channel + select(skips, one, none), select(skips, select(only, outer, wide), low),
-            inner - select(skips, select(only, none, one), none), wide,
-            select(skips, select(only, none, outer), outer)};
+    return {channel, low, between - select(ends_full, one, none), wide, select(ends_full, wide, last)};
+}
+/// Where the next call finds the channels. It sees whole cells taken, also where the last one is not full.
+template <class Int>
+[[nodiscard]] constexpr Filled<Int> filled_after(const Deal<Int>& dealt, const Filled<Int>& before,
+                                                 const Int& per_channel, const Int& cell_traffic, const Int& most) {
+    const Int none(0), one(1);
+    const auto goes_on = none < dealt.high;
+    const Int channel = dealt.channel + select(goes_on, dealt.middle + one, none);
+    const Int traffic = select(goes_on, dealt.high * cell_traffic, before.traffic + dealt.low * cell_traffic);
+    const auto next = !(traffic < per_channel) && !(channel + one == most);
+    return {channel + select(next, one, none), select(next, none, traffic)};
 }
 
 /// Elements of a part of `cells` cells that begins at element `begin` of `count`: the last cell may not be full.
@@ -73,19 +93,22 @@ template <class Int>
     return smaller(cells * cell_elements, count - begin);
 }
 
-/// Ring all-reduce cuts a part of `count` elements into `whole` loops of one chunk for each rank, and a rest of at most
-/// as many blocks of `length` elements. NCCL 2.28.9 device/all_reduce.h, runRing.
+/// Ring all-reduce cuts a part of `count` elements into loops of one chunk for each rank: elements of whole loops.
+/// NCCL 2.28.9 device/all_reduce.h, runRing.
 template <class Int>
-struct Loops {
-    Int whole, looped, rest, length, blocks;
+[[nodiscard]] constexpr Int looped(const Int& count, const Int& ranks, const Int& chunk) {
+    return count / (ranks * chunk) * (ranks * chunk);
+}
+/// The last loop, if anything is left for it: `rest` elements in blocks of `length`, in units of `grain`, one for each
+/// rank or fewer.
+template <class Int>
+struct Blocks {
+    Int length, count;
 };
 template <class Int>
-[[nodiscard]] constexpr Loops<Int> loops(const Int& count, const Int& ranks, const Int& chunk, const Int& grain) {
-    const Int whole = count / (ranks * chunk);
-    const Int looped = whole * (ranks * chunk);
-    const Int rest = count - looped;
+[[nodiscard]] constexpr Blocks<Int> last_loop(const Int& rest, const Int& ranks, const Int& grain) {
     const Int length = round_up(divide_up(rest, ranks), grain);
-    return {whole, looped, rest, length, divide_up(rest, select(Int(0) < length, length, Int(1)))};
+    return {length, divide_up(rest, length)};
 }
 
 }  // namespace samesum::deal

@@ -65,16 +65,15 @@ std::vector<std::vector<ChannelPart>> partition(std::span<const Task> tasks, con
         rounds_up ? deal::round_up(traffic / channels, std::uint64_t{16}) : std::max(least, traffic / channels);
 
     std::vector<std::vector<ChannelPart>> parts;
-    std::uint64_t channel = 0, filled = 0;
+    deal::Filled<std::uint64_t> filled{0, 0};
     for (const Task& task : tasks) {
         const std::uint64_t bytes = element_bytes(task.call);
         const std::uint64_t w = weight(task, comm.ranks());
         const std::uint64_t cell = deal::cell_bytes(least, w);
         const std::uint64_t cell_traffic = cell * w;
-        const std::uint64_t free = per_channel > filled ? per_channel - filled : 0;
         const deal::Deal<std::uint64_t> dealt =
             deal::deal(deal::divide_up(task.call.count * bytes, cell), deal::divide_up(per_channel, cell_traffic),
-                       deal::divide_up(free, cell_traffic), channel, most);
+                       deal::room(filled, per_channel, cell_traffic), filled.channel, most);
 
         std::vector<ChannelPart> own;
         std::uint64_t begin = 0;
@@ -88,18 +87,7 @@ std::vector<std::vector<ChannelPart>> partition(std::span<const Task> tasks, con
         if (dealt.high > 0) give(dealt.high);
         ensure(begin == task.call.count, "the channels' parts cover the call");
 
-        // The next call sees whole cells taken, also where this call did not fill its last one.
-        channel = dealt.channel;
-        if (dealt.high > 0) {
-            channel += dealt.middle + 1;
-            filled = dealt.high * cell_traffic;
-        } else {
-            filled += dealt.low * cell_traffic;
-        }
-        if (filled >= per_channel && channel + 1 != most) {
-            ++channel;
-            filled = 0;
-        }
+        filled = deal::filled_after(dealt, filled, per_channel, cell_traffic, most);
         parts.push_back(std::move(own));
     }
     return parts;

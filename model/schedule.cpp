@@ -40,16 +40,17 @@ void append_ring_all_reduce(std::vector<Part>& parts, const Communicator& comm, 
     const std::uint64_t chunk = chunk_elements(task, channel_part.count, comm);
     const std::uint64_t grain = 16 / static_cast<std::uint64_t>(traits(task.call.format).bytes());
     const auto& ring = comm.topology.channels()[static_cast<std::size_t>(channel_part.channel)].ring;
-    const deal::Loops<std::uint64_t> loops = deal::loops(channel_part.count, ranks, chunk, grain);
+    const std::uint64_t looped = deal::looped(channel_part.count, ranks, chunk), rest = channel_part.count - looped;
     std::uint64_t begin = channel_part.begin;
     const auto append = [&](std::uint64_t length, std::uint64_t blocks, std::uint64_t count) {
-        if (count == 0) return;
         parts.push_back({channel_part.channel, begin, length, length, blocks, begin + count,
                          Order::ring(ring, ring->front()), Part::Turn::ring_position});
         begin += count;
     };
-    append(chunk, loops.whole * ranks, loops.looped);
-    append(loops.length, loops.blocks, loops.rest);
+    if (looped > 0) append(chunk, looped / chunk, looped);
+    if (rest == 0) return;
+    const deal::Blocks<std::uint64_t> blocks = deal::last_loop(rest, ranks, grain);
+    append(blocks.length, blocks.count, rest);
 }
 
 /// What is known where the switch adds: mm(...) is its sum of the values of one node's GPUs, in an order that nothing

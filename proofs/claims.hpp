@@ -17,6 +17,8 @@ namespace samesum {
 [[nodiscard]] std::vector<Obligation> claims_of_schemes();
 /// What impl's index arithmetic moves where: claims_of_indexing.cpp.
 [[nodiscard]] std::vector<Obligation> claims_of_indexing();
+/// That NCCL's partition, as the model has it, deals every element once: claims_of_partition.cpp.
+[[nodiscard]] std::vector<Obligation> claims_of_partition();
 /// False on purpose, impossible, or out of reach: claims that must not come out green. canaries.cpp.
 [[nodiscard]] std::vector<Obligation> canaries();
 

@@ -74,6 +74,13 @@ Natural Lemma::constant(std::uint64_t value) { return {*this, step_of(Natural(va
 void Lemma::assume(std::string name, const Truth& what) { content_.assumed.push_back({std::move(name), what.step_}); }
 void Lemma::show(std::string name, const Truth& what) { content_.shown.push_back({std::move(name), what.step_}); }
 
+void Lemma::divides_by_no_0(std::size_t first) {
+    for (std::size_t i = first, last = content_.steps.size(); i < last; ++i) {
+        const Step step = content_.steps[i];
+        if (step.kind == Kind::divide) show("divides_by_no_0", Natural(*this, step.of[1]) >= Natural(1));
+    }
+}
+
 void Lemma::fits_64_bits() {
     const std::vector<Step> code = content_.steps;
     for (std::size_t i = 0; i < code.size(); ++i) {
@@ -113,8 +120,9 @@ std::optional<Lemma::Values> Lemma::evaluate(const Content& content, const Assig
                 if (__builtin_mul_overflow(of(0), of(1), &value)) return std::nullopt;
                 break;
             case Kind::divide:
-                if (of(1) <= 0) return std::nullopt;
-                value = divided(of(0), of(1));
+                // The code's are among what is shown.
+                if (of(1) <= 0 && step.function.empty()) return std::nullopt;
+                value = of(1) <= 0 ? 0 : divided(of(0), of(1));
                 break;
             case Kind::less:
                 value = of(0) < of(1);
@@ -145,9 +153,10 @@ std::optional<Lemma::Values> Lemma::evaluate(const Content& content, const Assig
     return result;
 }
 
-Statement Lemma::statement() const { return statement_of(content_, name_, false); }
+Statement Lemma::statement() const { return statement_of(content_, name_); }
 
-Statement Lemma::statement_of(const Content& content, const std::string& name, bool planted) {
+Statement Lemma::statement_of(const Content& content, const std::string& name, std::optional<std::uint64_t> most) {
+    const bool planted = most.has_value();
     const std::vector<Step>& steps = content.steps;
     constexpr std::array<std::string_view, 13> words{"",  "",  "",    "+",  "-",   "*",  "div",
                                                      "<", "=", "and", "or", "not", "ite"};
@@ -185,7 +194,8 @@ Statement Lemma::statement_of(const Content& content, const std::string& name, b
                 {"amounts_are_not_negative", call(">=", term(static_cast<int>(i)), Term{"0"})});
             // A planted change is shown by numbers that a person can check.
             if (planted)
-                statement.assumptions.push_back({"small", call("<=", term(static_cast<int>(i)), Term{"1000"})});
+                statement.assumptions.push_back(
+                    {"small", call("<=", term(static_cast<int>(i)), Term{fmt::format("{}", *most)})});
         }
     }
     for (const Named& each : content.assumed) statement.assumptions.push_back({each.name, term(each.step)});
@@ -276,7 +286,7 @@ void Lemma::append(Content& to, Content content, const std::string& name) {
              fails_assumption ? take(Kind::either, *fails_assumption, each.step + offset) : each.step + offset});
 }
 
-std::vector<Statement> Lemma::planted(std::span<const std::unique_ptr<Lemma>> lemmas) {
+std::vector<Statement> Lemma::planted(std::span<const std::unique_ptr<Lemma>> lemmas, std::uint64_t most) {
     std::vector<Statement> all;
     std::set<std::pair<std::string, int>> places;
     for (const auto& lemma : lemmas)
@@ -286,10 +296,25 @@ std::vector<Statement> Lemma::planted(std::span<const std::unique_ptr<Lemma>> le
         Content content;
         for (const auto& lemma : lemmas)
             if (auto changed = lemma->changed(function, operation)) append(content, std::move(*changed), lemma->name_);
-        all.push_back(statement_of(content, fmt::format("{}_{}", function, operation), true));
+        all.push_back(statement_of(content, fmt::format("{}_{}", function, operation), most));
         all.back().expected = Satisfiable::yes;
     }
     return all;
+}
+
+std::vector<Statement> Lemmas::statements() const {
+    std::vector<Statement> all;
+    for (const auto& lemma : lemmas_) all.push_back(lemma->statement());
+    return all;
+}
+
+Obligation planted_changes(const std::string& file, std::vector<Statement> changes) {
+    std::string scope = fmt::format("{}, {} changes", file, changes.size());
+    return {.name = "planted_changes_are_refuted",
+            .sentence = "a change of any one operation of the index arithmetic breaks a proof",
+            .scope = std::move(scope),
+            .statements = std::move(changes),
+            .settled = Obligation::Settled::by_every_example};
 }
 
 }  // namespace samesum

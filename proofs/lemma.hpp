@@ -79,13 +79,16 @@ public:
     [[nodiscard]] Natural constant(std::uint64_t value);
     void assume(std::string name, const Truth& what);
     void show(std::string name, const Truth& what);
-    /// Runs a function of the code under proof. A change of one of its operations changes every run of it.
+    /// Runs a function of the code under proof, which must never divide by 0. A change of one of its operations changes
+    /// every run of it.
     template <class Call>
     auto code(std::string_view function, Call&& call) {
         running_ = function;
         operation_ = 0;
+        const std::size_t first = content_.steps.size();
         auto result = call();
         running_.clear();
+        divides_by_no_0(first);
         return result;
     }
     /// Also shows that no step of the code leaves [0, 2^64): what holds of integers then holds of std::uint64_t.
@@ -94,15 +97,16 @@ public:
     /// "What is assumed implies what is to be shown." A counterexample is evaluated, step by step, before it counts.
     [[nodiscard]] Statement statement() const;
     /// One for each operation of the code that the lemmas run: with it changed, one of them should have a
-    /// counterexample, of small numbers.
-    [[nodiscard]] static std::vector<Statement> planted(std::span<const std::unique_ptr<Lemma>> lemmas);
+    /// counterexample, of numbers up to `most`.
+    [[nodiscard]] static std::vector<Statement> planted(std::span<const std::unique_ptr<Lemma>> lemmas,
+                                                        std::uint64_t most);
 
     /// What the steps come to for given values, in order: for tests.
     struct Values {
         bool assumptions_hold = false;
         std::optional<std::string> fails;  ///< the first thing to be shown that does not hold
     };
-    /// Nothing where a step has no value: a division by 0, or numbers beyond 2^126.
+    /// Nothing where a step has no value: the lemma's own divisions by 0, or numbers beyond 2^126.
     [[nodiscard]] std::optional<Values> evaluate(const Assignment& values) const;
 
 private:
@@ -153,8 +157,10 @@ private:
     static Natural number(Kind kind, const Natural& a, const Natural& b);
     static Truth comparison(Kind kind, const Natural& a, const Natural& b);
     int take(Step step);
+    void divides_by_no_0(std::size_t first);
     int step_of(const Natural& number);
-    static Statement statement_of(const Content& content, const std::string& name, bool planted);
+    static Statement statement_of(const Content& content, const std::string& name,
+                                  std::optional<std::uint64_t> most = {});
     static std::optional<Values> evaluate(const Content& content, const Assignment& values);
     /// The content with one operation of a function changed, or nothing when it has no such operation.
     [[nodiscard]] std::optional<Content> changed(const std::string& function, int operation) const;
@@ -166,5 +172,29 @@ private:
     std::string running_;
     int operation_ = 0;
 };
+
+/// 1 or 0.
+[[nodiscard]] inline Natural count_if(const Truth& holds) { return select(holds, Natural(1), Natural(0)); }
+
+/// What one obligation states.
+class Lemmas {
+public:
+    template <class Build>
+    void add(std::string name, Build&& build) {
+        lemmas_.push_back(std::make_unique<Lemma>(std::move(name)));
+        build(*lemmas_.back());
+    }
+    [[nodiscard]] std::vector<Statement> statements() const;
+    /// Lemma::planted() of all.
+    [[nodiscard]] std::vector<Statement> planted(std::uint64_t most = 1000) const {
+        return Lemma::planted(lemmas_, most);
+    }
+
+private:
+    std::vector<std::unique_ptr<Lemma>> lemmas_;
+};
+
+/// The obligation that each of the planted changes of a file is refuted.
+[[nodiscard]] Obligation planted_changes(const std::string& file, std::vector<Statement> changes);
 
 }  // namespace samesum
