@@ -199,27 +199,13 @@ private:
                    has(Fault::missing_wait) ? fault_stream() : stream_);
     }
 
-    /// The partial is copied to where the peers can read it, piece by piece where it does not fit: then each piece is
-    /// added by whoever owns a part of it.
     void direct_ordered() {
         if (peers_ == nullptr) throw UsageError("direct_ordered needs the peers' memory");
-        const auto width = static_cast<std::uint64_t>(traits(request_.format).bytes());
-        const std::uint64_t all = routing_.rows() * row_bytes();
-        const std::uint64_t most = indexing::whole_elements(std::uint64_t{peers_->size()}, width);
-        if (all > 0 && most == 0) throw UsageError("the peers' memory does not hold one element");
-        for (std::uint64_t begin = 0; begin < all; begin += most) {
-            const indexing::Piece<std::uint64_t> piece = indexing::piece(begin, most, all, own());
-            copy(peers_->own(), partial_ + begin, piece.count, stream_);
-            const Sources in = sources([&](int rank) { return peers_->of(rank) + piece.in_piece; });
-            launch_direct_sum(peers_->barrier(), in, result_ + piece.in_result, piece.own / width, request_.format,
-                              accumulation(), direct_blocks(piece.count), stream_);
-        }
-    }
-    /// Alike on all ranks, and few enough to be resident together when ranks share a GPU.
-    [[nodiscard]] int direct_blocks(std::uint64_t piece) const {
-        const std::uint64_t most = static_cast<std::uint64_t>(peers_->ranks_on_gpu() > 1 ? 4 : most_barrier_blocks);
-        const std::uint64_t wanted = piece / static_cast<std::uint64_t>(comm_.ranks()) / (16 * 512) + 1;
-        return static_cast<int>(std::min(most, wanted));
+        DirectSum sum{.partial = partial_, .result = result_};
+        for (int rank = 0; rank < comm_.ranks(); ++rank) sum.chunks[rank] = bytes(rank);
+        if (has(Fault::ring_order)) sum.first = (comm_.rank() + 1) % comm_.ranks();
+        launch_direct_sum(peers_->mailboxes(), sum, request_.format, accumulation(),
+                          has(Fault::missing_wait) ? fault_stream() : stream_);
     }
 
     static cudaStream_t fault_stream() {

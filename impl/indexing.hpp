@@ -121,6 +121,29 @@ template <class Int>
     return {end - begin, to - from, from - begin, from - smaller(from, own.offset)};
 }
 
+// --- direct_ordered: chunks go in lines of 15 words of data, 8 bytes each, and a flag; several lines are a tile ---
+
+inline constexpr int line_data = 120;  ///< bytes
+
+/// How many tiles of `tile` bytes of data hold `bytes`.
+template <class Int>
+[[nodiscard]] constexpr Int tiles_of(const Int& bytes, const Int& tile) {
+    return (bytes + tile - Int(1)) / tile;
+}
+/// How many of the tile's lines are sent to the owner of a chunk of `bytes`: those that hold some of it, and one at
+/// least, which tells the owner that the sender has come so far.
+template <class Int>
+[[nodiscard]] constexpr Int tile_lines_of(const Int& bytes, const Int& tile, const Int& lines) {
+    const Int begin = tile * lines * Int(line_data);
+    const Int left = select(begin < bytes, bytes - begin, Int(0));
+    return clamp(tiles_of(left, Int(line_data)), Int(1), lines);
+}
+/// Where a line's word lies in the chunk, in bytes.
+template <class Int>
+[[nodiscard]] constexpr Int word_at(const Int& line, const Int& word) {
+    return line * Int(line_data) + word * Int(8);
+}
+
 // --- Which scheme runs ---
 
 /// vLLM's dispatch: what vllm_default stands for depends on whether all ranks own as many rows.

@@ -1,11 +1,8 @@
-// Every addition is an `_rn` intrinsic, so that no compiler flag can change its bits.
+// The kernels that add what one rank holds; direct.cu has the one that ranks run together.
 // SPDX-License-Identifier: Apache-2.0
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_fp8.h>
-
 #include <algorithm>
 
+#include "impl/addition.cuh"
 #include "impl/cuda.hpp"
 #include "impl/kernels.hpp"
 
@@ -13,88 +10,6 @@ namespace samesum::gpu {
 namespace {
 
 constexpr int threads = 512;
-
-/// How one format's values are stored, added in place, and added in float32. NaN results are the hardware's, which are
-/// also NCCL's: 0x7fffffff, 0x7fff, 0x7f; float64 keeps a payload.
-template <Format format>
-struct Number;
-
-template <>
-struct Number<Format::float64> {
-    using Stored = double;
-    using Wide = double;
-    static __device__ Stored add(Stored a, Stored b) { return __dadd_rn(a, b); }
-    static __device__ Wide widen(Stored a) { return a; }
-    static __device__ Stored narrow(Wide a) { return a; }
-    static __device__ Wide add_wide(Wide a, Wide b) { return __dadd_rn(a, b); }
-};
-
-template <>
-struct Number<Format::float32> {
-    using Stored = float;
-    using Wide = float;
-    static __device__ Stored add(Stored a, Stored b) { return __fadd_rn(a, b); }
-    static __device__ Wide widen(Stored a) { return a; }
-    static __device__ Stored narrow(Wide a) { return a; }
-    static __device__ Wide add_wide(Wide a, Wide b) { return __fadd_rn(a, b); }
-};
-
-template <>
-struct Number<Format::float16> {
-    using Stored = __half;
-    using Wide = float;
-    static __device__ Stored add(Stored a, Stored b) { return __hadd_rn(a, b); }
-    static __device__ Wide widen(Stored a) { return __half2float(a); }
-    static __device__ Stored narrow(Wide a) { return __float2half_rn(a); }
-    static __device__ Wide add_wide(Wide a, Wide b) { return __fadd_rn(a, b); }
-};
-
-template <>
-struct Number<Format::bfloat16> {
-    using Stored = __nv_bfloat16;
-    using Wide = float;
-    static __device__ Stored add(Stored a, Stored b) { return __hadd_rn(a, b); }
-    static __device__ Wide widen(Stored a) { return __bfloat162float(a); }
-    static __device__ Stored narrow(Wide a) { return __float2bfloat16_rn(a); }
-    static __device__ Wide add_wide(Wide a, Wide b) { return __fadd_rn(a, b); }
-};
-
-/// NCCL adds float8 in float16 and converts back, saturating (2.28.9 device/reduce_kernel.h).
-template <__nv_fp8_interpretation_t kind>
-struct Number8 {
-    using Stored = __nv_fp8_storage_t;
-    using Wide = float;
-    static __device__ __half half_of(Stored a) { return __half(__nv_cvt_fp8_to_halfraw(a, kind)); }
-    static __device__ Stored add(Stored a, Stored b) {
-        return __nv_cvt_halfraw_to_fp8(__half_raw(__hadd_rn(half_of(a), half_of(b))), __NV_SATFINITE, kind);
-    }
-    static __device__ Wide widen(Stored a) { return __half2float(half_of(a)); }
-    static __device__ Stored narrow(Wide a) { return __nv_cvt_float_to_fp8(a, __NV_SATFINITE, kind); }
-    static __device__ Wide add_wide(Wide a, Wide b) { return __fadd_rn(a, b); }
-};
-template <>
-struct Number<Format::float8_e4m3> : Number8<__NV_E4M3> {};
-template <>
-struct Number<Format::float8_e5m2> : Number8<__NV_E5M2> {};
-
-/// What an element passes through between the first source and the result.
-template <Format format>
-struct PerHop {
-    using Stored = typename Number<format>::Stored;
-    using Sum = Stored;
-    static __device__ Sum first(Stored a) { return a; }
-    static __device__ Sum add(Sum sum, Stored a) { return Number<format>::add(sum, a); }
-    static __device__ Stored last(Sum sum) { return sum; }
-};
-
-template <Format format>
-struct Fp32Once {
-    using Stored = typename Number<format>::Stored;
-    using Sum = typename Number<format>::Wide;
-    static __device__ Sum first(Stored a) { return Number<format>::widen(a); }
-    static __device__ Sum add(Sum sum, Stored a) { return Number<format>::add_wide(sum, Number<format>::widen(a)); }
-    static __device__ Stored last(Sum sum) { return Number<format>::narrow(sum); }
-};
 
 /// An exact sum as an integer in units of the format's smallest subnormal, in 32-bit limbs that hold their carries
 /// until the end: order cannot matter, integers add associatively.
@@ -184,12 +99,6 @@ __global__ __launch_bounds__(exact_threads) void sum_exactly(const __grid_consta
     }
 }
 
-/// Elements that travel together: 16 bytes where every address allows it, else one element.
-template <class Stored, int width>
-struct alignas(sizeof(Stored) * width) Pack {
-    Stored element[width];
-};
-
 /// Adds packs first, first + stride, ... of all sources in their order; everything lies `offset` bytes further on.
 template <class Rule, int width>
 __device__ void add_packs(const Sources& sources, std::byte* result, std::uint64_t offset, std::uint64_t packs,
@@ -221,7 +130,8 @@ __device__ void add_packs(const Sources& sources, std::byte* result, std::uint64
 }
 
 template <class Rule, int width>
-__device__ void add_all(const Sources& sources, std::byte* result, std::uint64_t elements) {
+__global__ __launch_bounds__(threads) void sum_in_order(const __grid_constant__ Sources sources, std::byte* result,
+                                                        std::uint64_t elements) {
     const std::uint64_t first = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
     const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
     const std::uint64_t packs = elements / width;
@@ -232,59 +142,10 @@ __device__ void add_all(const Sources& sources, std::byte* result, std::uint64_t
                            first, stride);
 }
 
-template <class Rule, int width>
-__global__ __launch_bounds__(threads) void sum_in_order(const __grid_constant__ Sources sources, std::byte* result,
-                                                        std::uint64_t elements) {
-    add_all<Rule, width>(sources, result, elements);
-}
-
-__device__ void store_release(std::uint32_t* flag, std::uint32_t value) {
-    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
-}
-
-__device__ std::uint32_t load_acquire(const std::uint32_t* flag) {
-    std::uint32_t value;
-    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
-    return value;
-}
-
 __device__ std::uint64_t nanoseconds_now() {
     std::uint64_t now;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
     return now;
-}
-
-/// Thread q tells rank q that this block has come to `turn`, and waits until rank q's block has. False when a peer
-/// does not come in time: an error is better than a stuck GPU.
-__device__ bool meet(const KernelBarrier& barrier, std::uint32_t turn) {
-    bool late = false;
-    for (unsigned q = threadIdx.x; q < static_cast<unsigned>(barrier.ranks); q += blockDim.x) {
-        const std::size_t row = std::size_t{blockIdx.x} * static_cast<unsigned>(barrier.ranks);
-        store_release(barrier.flags[q] + row + barrier.rank, turn);
-        const std::uint32_t* own = barrier.flags[barrier.rank] + row + q;
-        const std::uint64_t begin = nanoseconds_now();
-        // Turns only grow, and wrap: the difference tells who is ahead.
-        while (static_cast<std::int32_t>(load_acquire(own) - turn) < 0)
-            if (nanoseconds_now() - begin > barrier.patience_ns) {
-                late = true;
-                *barrier.expired = 1;
-                break;
-            }
-    }
-    return __syncthreads_or(late) == 0;
-}
-
-template <class Rule, int width>
-__global__ __launch_bounds__(threads) void sum_between_barriers(const __grid_constant__ KernelBarrier barrier,
-                                                                const __grid_constant__ Sources sources,
-                                                                std::byte* result, std::uint64_t elements) {
-    const std::uint32_t epoch = barrier.epoch[blockIdx.x];
-    if (meet(barrier, 2 * epoch + 1)) {
-        add_all<Rule, width>(sources, result, elements);
-        // Nobody overwrites what a peer still reads.
-        meet(barrier, 2 * epoch + 2);
-    }
-    if (threadIdx.x == 0) barrier.epoch[blockIdx.x] = epoch + 1;
 }
 
 __global__ void delay(std::uint64_t nanoseconds) {
@@ -309,57 +170,15 @@ bool all_aligned(const Sources& sources, const std::byte* result) {
     return bits % 16 == 0;
 }
 
-/// What to launch: a barrier or none, and the arguments common to both.
-struct Launch {
-    const KernelBarrier* barrier;
-    const Sources& sources;
-    std::byte* result;
-    std::uint64_t elements;
-    int blocks;  ///< 0: by size
-    cudaStream_t stream;
-};
-
-template <class Rule, int width>
-void launch_rule(const Launch& launch) {
-    if (launch.barrier != nullptr) {
-        sum_between_barriers<Rule, width><<<static_cast<unsigned>(launch.blocks), threads, 0, launch.stream>>>(
-            *launch.barrier, launch.sources, launch.result, launch.elements);
-    } else if (launch.elements > 0) {
-        const int blocks = blocks_for(launch.elements / width, 2048);
-        sum_in_order<Rule, width><<<static_cast<unsigned>(blocks), threads, 0, launch.stream>>>(
-            launch.sources, launch.result, launch.elements);
-    }
+template <class Rule>
+void launch_ordered(Rule, const Sources& sources, std::byte* result, std::uint64_t elements, cudaStream_t stream) {
+    // 16 bytes at a time where every address allows it.
+    constexpr int width = 16 / sizeof(typename Rule::Stored);
+    const bool packed = all_aligned(sources, result);
+    const auto blocks = static_cast<unsigned>(blocks_for(elements / (packed ? width : 1), 2048));
+    packed ? sum_in_order<Rule, width><<<blocks, threads, 0, stream>>>(sources, result, elements)
+           : sum_in_order<Rule, 1><<<blocks, threads, 0, stream>>>(sources, result, elements);
     check(cudaGetLastError(), "launch of an ordered sum");
-}
-
-template <Format format>
-void launch_format(const Launch& launch, Accumulation accumulation) {
-    constexpr int width = 16 / sizeof(typename Number<format>::Stored);
-    const bool wide = accumulation == Accumulation::fp32_once && format != Format::float32 && format != Format::float64;
-    const bool packed = all_aligned(launch.sources, launch.result);
-    if (wide)
-        packed ? launch_rule<Fp32Once<format>, width>(launch) : launch_rule<Fp32Once<format>, 1>(launch);
-    else
-        packed ? launch_rule<PerHop<format>, width>(launch) : launch_rule<PerHop<format>, 1>(launch);
-}
-
-void launch_ordered(const Launch& launch, Format format, Accumulation accumulation) {
-    switch (format) {
-        case Format::float64:
-            return launch_format<Format::float64>(launch, accumulation);
-        case Format::float32:
-            return launch_format<Format::float32>(launch, accumulation);
-        case Format::float16:
-            return launch_format<Format::float16>(launch, accumulation);
-        case Format::bfloat16:
-            return launch_format<Format::bfloat16>(launch, accumulation);
-        case Format::float8_e4m3:
-            return launch_format<Format::float8_e4m3>(launch, accumulation);
-        case Format::float8_e5m2:
-            return launch_format<Format::float8_e5m2>(launch, accumulation);
-        default:
-            throw UsageError("ordered sums are of floating-point formats; integer sums have no order");
-    }
 }
 
 template <class Stored, int fraction_bits, int exponent_bits, bool has_infinity>
@@ -375,7 +194,9 @@ void launch_exact(const Sources& sources, std::byte* result, std::uint64_t eleme
 void launch_sum(const Sources& sources, std::byte* result, std::uint64_t elements, Format format,
                 Accumulation accumulation, cudaStream_t stream) {
     if (accumulation != Accumulation::exact)
-        return launch_ordered({nullptr, sources, result, elements, 0, stream}, format, accumulation);
+        return with_rule(format, accumulation, [&](auto rule) {
+            if (elements > 0) launch_ordered(rule, sources, result, elements, stream);
+        });
     if (elements == 0) return;
     switch (format) {
         case Format::float64:
@@ -393,12 +214,6 @@ void launch_sum(const Sources& sources, std::byte* result, std::uint64_t element
         default:
             throw UsageError("exact sums are of floating-point formats; integer sums are exact already");
     }
-}
-
-void launch_direct_sum(const KernelBarrier& barrier, const Sources& sources, std::byte* result, std::uint64_t elements,
-                       Format format, Accumulation accumulation, int blocks, cudaStream_t stream) {
-    ensure(blocks >= 1 && blocks <= most_barrier_blocks, "as many blocks as the barrier has flags for");
-    launch_ordered({&barrier, sources, result, elements, blocks, stream}, format, accumulation);
 }
 
 void launch_delay(std::uint64_t nanoseconds, cudaStream_t stream) {

@@ -1,4 +1,4 @@
-// The kernels: sums in an order of our own, written down operand by operand.
+// Sums of what lies in one rank's memory, in an order of our own, written down operand by operand.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -27,22 +27,6 @@ struct Sources {
 /// float64 are never narrowed: for them fp32_once is per_hop. Integers throw UsageError.
 void launch_sum(const Sources& sources, std::byte* result, std::uint64_t elements, Format format,
                 Accumulation accumulation, cudaStream_t stream);
-
-/// One rank's side of a barrier among kernels of all ranks: flags in memory that the peers can write.
-struct KernelBarrier {
-    std::uint32_t* flags[most_ranks] = {};  ///< flags[q]: [blocks, ranks] words of rank q
-    std::uint32_t* epoch = nullptr;         ///< own, [blocks] words: how many launches have gone by
-    std::uint32_t* expired = nullptr;       ///< own, 1 word: set when a peer did not come in time
-    std::uint64_t patience_ns = 0;
-    int rank = 0;
-    int ranks = 0;
-};
-/// Every rank launches the same number of blocks, all of which must be resident at once.
-inline constexpr int most_barrier_blocks = 64;
-
-/// The sum of launch_sum between two barriers, so that `sources` may be the peers' memory.
-void launch_direct_sum(const KernelBarrier& barrier, const Sources& sources, std::byte* result, std::uint64_t elements,
-                       Format format, Accumulation accumulation, int blocks, cudaStream_t stream);
 
 /// Keeps the stream busy, for tests of what waits for what.
 void launch_delay(std::uint64_t nanoseconds, cudaStream_t stream);

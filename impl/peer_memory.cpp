@@ -17,10 +17,41 @@ struct Introduction {
     std::array<char, 64> host{};
     std::array<char, 16> gpu{};  ///< the device's UUID
     std::int64_t process = 0;
+    int multiprocessors = 0;
 };
 
-constexpr std::size_t flag_words(int ranks) {
-    return static_cast<std::size_t>(most_barrier_blocks) * static_cast<std::size_t>(ranks);
+/// More memory than this buys no speed.
+constexpr std::size_t most_inbox_bytes = std::size_t{128} << 20;
+
+/// As many blocks as all ranks of the fullest GPU can have running at once.
+int blocks_for(int ranks, int multiprocessors, int ranks_on_gpu) {
+    const int resident =
+        ranks_on_gpu > 1 ? multiprocessors / ranks_on_gpu : direct::blocks_a_multiprocessor(ranks) * multiprocessors;
+    const auto stored = static_cast<int>(most_inbox_bytes / inbox_bytes(ranks, 1));
+    return std::max(1, std::min(resident, stored));
+}
+
+/// A line of 128 bytes arrives whole over NVLink only; PCIe may split it. NVLink is also what has native atomics
+/// between GPUs.
+void require_nvlink(int own_device, const std::array<char, 16>& peer_gpu, int peer, int self) {
+    int devices = 0;
+    check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+    for (int device = 0; device < devices; ++device) {
+        cudaDeviceProp properties{};
+        check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+        if (std::memcmp(peer_gpu.data(), properties.uuid.bytes, peer_gpu.size()) != 0) continue;
+        if (device == own_device) return;
+        int atomics = 0;
+        check(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, own_device, device),
+              "cudaDeviceGetP2PAttribute");
+        if (atomics != 0) return;
+        throw UsageError(
+            fmt::format("no NVLink joins the GPUs of ranks {} and {}; exchange_ordered needs none", self, peer));
+    }
+    throw UsageError(
+        fmt::format("rank {} does not see rank {}'s GPU, so cannot tell whether NVLink joins them; "
+                    "CUDA_VISIBLE_DEVICES with all GPUs on each rank would be right",
+                    self, peer));
 }
 
 /// All ranks' values of one trivially copyable type.
@@ -44,19 +75,11 @@ std::vector<Value> all_gather(const Communicator& comm, const Value& own) {
 
 }  // namespace
 
-PeerMemory::PeerMemory(const Communicator& comm, std::size_t bytes)
-    : comm_(comm), bytes_((bytes + 255) / 256 * 256), mapped_(static_cast<std::size_t>(comm.ranks())) {
-    if (comm.ranks() > most_ranks)
-        throw UsageError(fmt::format("{} ranks; direct_ordered takes at most {}", comm.ranks(), most_ranks));
-    const std::size_t flag_bytes = flag_words(comm.ranks()) * sizeof(std::uint32_t);
-    memory_ = DeviceBuffer(bytes_ + flag_bytes);
-    own_words_ = DeviceBuffer((most_barrier_blocks + 1) * sizeof(std::uint32_t));
-    check(cudaMemset(memory_.data() + bytes_, 0, flag_bytes), "cudaMemset");
-    check(cudaMemset(own_words_.data(), 0, own_words_.size()), "cudaMemset");
-    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-
+PeerMemory::PeerMemory(const Communicator& comm, double patience_s)
+    : comm_(comm), mapped_(static_cast<std::size_t>(comm.ranks())) {
+    if (comm.ranks() > most_direct_ranks)
+        throw UsageError(fmt::format("{} ranks; direct_ordered takes at most {}", comm.ranks(), most_direct_ranks));
     Introduction self;
-    check(cudaIpcGetMemHandle(&self.memory, memory_.data()), "cudaIpcGetMemHandle");
     ::gethostname(self.host.data(), self.host.size() - 1);
     int device = 0;
     check(cudaGetDevice(&device), "cudaGetDevice");
@@ -64,59 +87,78 @@ PeerMemory::PeerMemory(const Communicator& comm, std::size_t bytes)
     check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
     std::memcpy(self.gpu.data(), properties.uuid.bytes, self.gpu.size());
     self.process = ::getpid();
+    self.multiprocessors = properties.multiProcessorCount;
 
-    const std::vector<Introduction> all = all_gather(comm, self);
+    // Sizes follow from what all say, so they are asked before any memory is lent.
+    std::vector<Introduction> all = all_gather(comm, self);
+    int ranks_on_gpu = 1, multiprocessors = self.multiprocessors;
+    for (const Introduction& peer : all) {
+        multiprocessors = std::min(multiprocessors, peer.multiprocessors);
+        ranks_on_gpu = std::max(ranks_on_gpu,
+                                static_cast<int>(std::count_if(all.begin(), all.end(), [&](const Introduction& other) {
+                                    return other.gpu == peer.gpu;
+                                })));
+    }
+    const int blocks = blocks_for(comm.ranks(), multiprocessors, ranks_on_gpu);
+    const std::size_t warps = static_cast<std::size_t>(blocks) * direct::warps;
+    inbox_ = DeviceBuffer(inbox_bytes(comm.ranks(), blocks));
+    own_words_ = DeviceBuffer((warps + 1) * sizeof(std::uint64_t));
+    // Flags begin at 1.
+    check(cudaMemset(inbox_.data(), 0, inbox_.size()), "cudaMemset");
+    check(cudaMemset(own_words_.data(), 0, own_words_.size()), "cudaMemset");
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    check(cudaIpcGetMemHandle(&self.memory, inbox_.data()), "cudaIpcGetMemHandle");
+
+    all = all_gather(comm, self);
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         const Introduction& peer = all[rank];
+        const int number = static_cast<int>(rank);
+        if (number == comm.rank()) {
+            mapped_[rank] = inbox_.data();
+            continue;
+        }
         if (peer.host != self.host)
             throw UsageError(fmt::format("rank {} is on host {}, rank {} on {}; direct_ordered is for one host", rank,
                                          peer.host.data(), comm.rank(), self.host.data()));
-        ranks_on_gpu_ = std::max(ranks_on_gpu_,
-                                 static_cast<int>(std::count_if(all.begin(), all.end(), [&](const Introduction& other) {
-                                     return other.gpu == peer.gpu;
-                                 })));
-        if (static_cast<int>(rank) == comm.rank()) {
-            mapped_[rank] = memory_.data();
-            continue;
-        }
         if (peer.process == self.process)
             throw UsageError("two ranks in one process; direct_ordered needs a process for each rank");
+        require_nvlink(device, peer.gpu, number, comm.rank());
         void* address = nullptr;
         check(cudaIpcOpenMemHandle(&address, peer.memory, cudaIpcMemLazyEnablePeerAccess), "cudaIpcOpenMemHandle");
         mapped_[rank] = static_cast<std::byte*>(address);
     }
-    for (std::size_t rank = 0; rank < all.size(); ++rank)
-        barrier_.flags[rank] = reinterpret_cast<std::uint32_t*>(mapped_[rank] + bytes_);
-    barrier_.epoch = reinterpret_cast<std::uint32_t*>(own_words_.data());
-    barrier_.expired = barrier_.epoch + most_barrier_blocks;
-    barrier_.patience_ns = 10'000'000'000;
-    barrier_.rank = comm.rank();
-    barrier_.ranks = comm.ranks();
+    std::copy(mapped_.begin(), mapped_.end(), mailboxes_.inbox);
+    mailboxes_.steps = reinterpret_cast<std::uint64_t*>(own_words_.data());
+    mailboxes_.expired = reinterpret_cast<std::uint32_t*>(mailboxes_.steps + warps);
+    mailboxes_.patience_ns = static_cast<std::uint64_t>(patience_s * 1e9);
+    mailboxes_.rank = comm.rank();
+    mailboxes_.ranks = comm.ranks();
+    mailboxes_.blocks = blocks;
+    mailboxes_.early_launch = properties.major >= 9;
 }
 
 PeerMemory::~PeerMemory() { unmap(); }
 
 void PeerMemory::unmap() {
     for (std::byte*& address : mapped_) {
-        if (address != nullptr && address != memory_.data()) cudaIpcCloseMemHandle(address);
+        if (address != nullptr && address != inbox_.data()) cudaIpcCloseMemHandle(address);
         address = nullptr;
     }
 }
 
-void PeerMemory::check_barriers() {
+void PeerMemory::check_delivery() {
     std::uint32_t expired = 0;
-    check(cudaMemcpy(&expired, barrier_.expired, sizeof expired, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    check(cudaMemcpy(&expired, mailboxes_.expired, sizeof expired, cudaMemcpyDeviceToHost), "cudaMemcpy");
     if (expired == 0) return;
-    check(cudaMemset(barrier_.expired, 0, sizeof expired), "cudaMemset");
     throw Inconclusive(fmt::format("direct_ordered on rank {}: a peer's kernel did not come within {} s", comm_.rank(),
-                                   barrier_.patience_ns / 1'000'000'000));
+                                   static_cast<double>(mailboxes_.patience_ns) * 1e-9));
 }
 
 void PeerMemory::close() {
-    if (memory_.data() == nullptr) return;
+    if (inbox_.data() == nullptr) return;
     unmap();
     (void)all_gather(comm_, 0);
-    memory_ = DeviceBuffer();
+    inbox_ = DeviceBuffer();
 }
 
 }  // namespace samesum::gpu

@@ -22,9 +22,6 @@ using Json = nlohmann::json;
 
 /// Room around a result, of poison that must stay.
 constexpr std::size_t guard = 4096;
-/// The peers' memory; larger combines go piece by piece.
-constexpr std::size_t peer_bytes = std::size_t{16} << 20;
-
 std::uint64_t fnv1a(std::span<const std::byte> bytes) {
     std::uint64_t hash = 0xcbf29ce484222325;
     for (const std::byte byte : bytes) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
@@ -270,7 +267,7 @@ private:
         const cudaStream_t stream = stream_->get();
         if (request.scheme == Scheme::direct_ordered && !peers_) {
             context_.at("setting up the peers' memory");
-            peers_ = std::make_unique<PeerMemory>(*comm_, peer_bytes);
+            peers_ = std::make_unique<PeerMemory>(*comm_);
         }
         const auto from = shared(command.at("input"), all);
         const auto to = shared(command.at("output").get<std::uint64_t>() + first, own);
@@ -312,7 +309,7 @@ private:
         stream_->synchronize();
         if (request.fault != Fault::none) check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
         comm_->check_async();
-        if (peers_) peers_->check_barriers();
+        if (peers_) peers_->check_delivery();
         Json answer{{"digest", fnv1a(to)}};
         if (command.at("guards").get<bool>()) {
             answer["guards_intact"] = partial_.intact() && (in_place || result_.intact());

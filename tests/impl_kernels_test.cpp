@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "impl/cuda.hpp"
+#include "impl/direct.hpp"
 #include "impl/kernels.hpp"
 #include "model/element_sum.hpp"
 #include "model/random.hpp"
@@ -115,41 +116,95 @@ BOOST_AUTO_TEST_CASE(a_result_may_take_a_sources_place) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_kernel_between_barriers_waits_and_gives_up_in_time) {
-    const Stream stream(0);
-    DeviceBuffer flags(most_barrier_blocks * 2 * 4), words((most_barrier_blocks + 1) * 4);
-    check(cudaMemset(flags.data(), 0, flags.size()), "cudaMemset");
-    check(cudaMemset(words.data(), 0, words.size()), "cudaMemset");
-    KernelBarrier barrier;
-    barrier.flags[0] = reinterpret_cast<std::uint32_t*>(flags.data());
-    barrier.epoch = reinterpret_cast<std::uint32_t*>(words.data());
-    barrier.expired = barrier.epoch + most_barrier_blocks;
-    barrier.patience_ns = 200'000'000;
-    barrier.ranks = 1;
-    const auto expired = [&] {
-        std::uint32_t word = 0;
-        check(cudaMemcpy(&word, barrier.expired, sizeof word, cudaMemcpyDeviceToHost), "cudaMemcpy");
-        return word;
-    };
-    for (int round = 0; round < 3; ++round) {
-        Operands operands(Format::float32, 5, 3000, 0, 9);
-        launch_direct_sum(barrier, operands.sources, operands.out, 3000, Format::float32, Accumulation::per_hop, 3,
-                          stream.get());
-        stream.synchronize();
-        BOOST_TEST(operands.wrong(Accumulation::per_hop).first == 0u);
-        BOOST_TEST(expired() == 0u);
+namespace {
+
+/// The mailboxes of several ranks, all in this process and on one GPU.
+struct PostOffice {
+    PostOffice(int number, int blocks) : ranks(number) {
+        for (int rank = 0; rank < ranks; ++rank) {
+            inboxes.emplace_back(inbox_bytes(ranks, blocks));
+            words.emplace_back((static_cast<std::size_t>(blocks) * direct::warps + 1) * 8);
+            streams.emplace_back(0);
+            check(cudaMemset(inboxes.back().data(), 0, inboxes.back().size()), "cudaMemset");
+            check(cudaMemset(words.back().data(), 0, words.back().size()), "cudaMemset");
+        }
+        for (int rank = 0; rank < ranks; ++rank) {
+            auto& own = mailboxes.emplace_back();
+            for (int q = 0; q < ranks; ++q) own.inbox[q] = inboxes[static_cast<std::size_t>(q)].data();
+            own.steps = reinterpret_cast<std::uint64_t*>(words[static_cast<std::size_t>(rank)].data());
+            own.expired = reinterpret_cast<std::uint32_t*>(own.steps + blocks * direct::warps);
+            own.patience_ns = 2'000'000'000;
+            own.rank = rank;
+            own.ranks = ranks;
+            own.blocks = blocks;
+        }
+        check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     }
-    // A second rank that never comes: the kernel ends, says so, and leaves the result alone.
-    DeviceBuffer absent(most_barrier_blocks * 2 * 4);
-    barrier.ranks = 2;
-    barrier.flags[1] = reinterpret_cast<std::uint32_t*>(absent.data());
-    check(cudaMemset(flags.data(), 0, flags.size()), "cudaMemset");
-    check(cudaMemset(words.data(), 0, words.size()), "cudaMemset");
+    [[nodiscard]] std::uint32_t expired(std::size_t rank) const {
+        std::uint32_t word = 0;
+        check(cudaMemcpy(&word, mailboxes[rank].expired, sizeof word, cudaMemcpyDeviceToHost), "cudaMemcpy");
+        return word;
+    }
+
+    int ranks;
+    std::vector<DeviceBuffer> inboxes, words;
+    std::vector<Stream> streams;
+    std::vector<Mailboxes> mailboxes;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(ranks_that_write_to_each_other_have_the_models_bits) {
+    std::uint64_t seed = 100, cases = 0;
+    for (const int ranks : {1, 2, 3, 5}) {
+        // Few blocks and many calls, so that letters are used again and warps differ in how far they have come.
+        PostOffice office(ranks, 2);
+        for (const Format format : float_formats)
+            for (const Accumulation accumulation : {Accumulation::per_hop, Accumulation::fp32_once})
+                for (const std::uint64_t elements : {0ull, 1ull, 60ull, 121ull, 4000ull, 40003ull})
+                    for (const int shift : {0, 1}) {
+                        Operands operands(format, ranks, elements, shift, ++seed);
+                        // Rank `owner` owns most of the elements, the others one each, where there are as many.
+                        const auto width = operands.width;
+                        const int owner = static_cast<int>(seed % static_cast<unsigned>(ranks));
+                        std::vector<indexing::Range<std::uint64_t>> chunks;
+                        std::uint64_t at = 0;
+                        for (int q = 0; q < ranks; ++q) {
+                            const std::uint64_t others = elements < 50 ? 0 : 1;
+                            const std::uint64_t count =
+                                q == owner ? elements - others * static_cast<unsigned>(ranks - 1) : others;
+                            chunks.push_back({at * width, count * width});
+                            at += count;
+                        }
+                        for (int rank = 0; rank < ranks; ++rank) {
+                            const auto r = static_cast<std::size_t>(rank);
+                            DirectSum sum{.partial = operands.sources.values[rank],
+                                          .result = operands.out + chunks[r].offset};
+                            std::copy(chunks.begin(), chunks.end(), sum.chunks);
+                            launch_direct_sum(office.mailboxes[r], sum, format, accumulation, office.streams[r].get());
+                        }
+                        check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+                        const auto [differing, outside] = operands.wrong(accumulation);
+                        BOOST_TEST_REQUIRE(differing == 0u, name(format) << " " << name(accumulation) << " " << ranks
+                                                                         << " ranks, " << elements << " elements");
+                        BOOST_TEST_REQUIRE(outside == 0u);
+                        BOOST_TEST_REQUIRE(office.expired(0) == 0u);
+                        ++cases;
+                    }
+    }
+    BOOST_TEST(cases == 4u * 6 * 2 * 6 * 2);
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_whose_peer_never_comes_says_so_in_time) {
+    PostOffice office(2, 1);
+    office.mailboxes[0].patience_ns = 200'000'000;
     Operands operands(Format::float32, 2, 1000, 0, 9);
-    launch_direct_sum(barrier, operands.sources, operands.out, 1000, Format::float32, Accumulation::per_hop, 2,
-                      stream.get());
-    stream.synchronize();
-    BOOST_TEST(expired() == 1u);
+    DirectSum sum{.partial = operands.sources.values[0], .result = operands.out};
+    sum.chunks[0] = {0, 4000};
+    sum.chunks[1] = {4000, 0};
+    launch_direct_sum(office.mailboxes[0], sum, Format::float32, Accumulation::per_hop, office.streams[0].get());
+    office.streams[0].synchronize();
+    BOOST_TEST(office.expired(0) == 1u);
     BOOST_TEST(operands.wrong(Accumulation::per_hop).first == 1000u);
 }
 
