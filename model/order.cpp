@@ -17,6 +17,7 @@
 #include <numeric>
 
 #include "model/error.hpp"
+#include "model/trees.hpp"
 
 namespace samesum {
 namespace {
@@ -52,17 +53,11 @@ ReductionTree unfold(const TreeLinks& links) {
 void append_pat(std::vector<std::int32_t>& postfix, int distance, int ranks, int dimensions) {
     const int levels = distance == 0 ? std::bit_width(static_cast<unsigned>(ranks - 1))
                                      : std::countr_zero(static_cast<unsigned>(distance));
-    std::vector<int> order;
-    if (levels < dimensions) {
-        for (int j = levels - 1; j >= 1; --j) order.push_back(j);
-    } else {
-        for (int j = dimensions - 1; j >= 1; --j) order.push_back(j);
-        for (int j = dimensions; j < levels; ++j) order.push_back(j);
-    }
-    if (levels > 0) order.push_back(0);
     std::vector<int> children;
-    for (const int j : order)
-        if (distance + (1 << j) < ranks) children.push_back(distance + (1 << j));
+    for (int k = 0; k < levels; ++k) {
+        const int child = distance + (1 << trees::pat_dimension(k, levels, dimensions));
+        if (child < ranks) children.push_back(child);
+    }
     // acc = (child acc) for each child in turn: the last child's tree comes first in the program.
     for (auto child = children.rbegin(); child != children.rend(); ++child)
         append_pat(postfix, *child, ranks, dimensions);

@@ -17,6 +17,7 @@
 #include <numeric>
 
 #include "model/error.hpp"
+#include "model/trees.hpp"
 
 namespace samesum {
 namespace {
@@ -36,24 +37,11 @@ void check_ring(const Ring& ring, int ranks, std::size_t channel) {
             fmt::format("ring of channel {} names {} ranks; the communicator has {}", channel, ring.size(), ranks));
 }
 
-/// trees.cc, ncclGetBtree.
 BinaryTreeNode binary_tree(int nodes, int node) {
-    BinaryTreeNode links;
-    if (node == 0) {
-        int largest = 1;
-        while (2 * largest < nodes) largest *= 2;
-        links.child[1] = nodes > 1 ? largest : -1;
-        return links;
-    }
-    const int low = node & -node;
-    links.parent = (node ^ low) | (2 * low);
-    if (links.parent >= nodes) links.parent = node ^ low;
-    if (low > 1) {
-        links.child[0] = node - low / 2;
-        for (int step = low / 2; step >= 1 && links.child[1] < 0; step /= 2)
-            if (node + step < nodes) links.child[1] = node + step;
-    }
-    return links;
+    const auto n = static_cast<std::uint32_t>(nodes), at_node = static_cast<std::uint32_t>(node);
+    const auto link = [&](std::uint32_t other) { return other == n ? -1 : static_cast<int>(other); };
+    return {link(trees::parent(n, at_node)),
+            {link(trees::left_child(n, at_node)), link(trees::right_child(n, at_node))}};
 }
 
 /// connect.cc, connectTrees: chains inside the nodes, the binary tree between them.
