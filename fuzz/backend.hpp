@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,10 @@ struct Refused : Inconclusive {
     using Inconclusive::Inconclusive;
 };
 
+struct Element {
+    std::uint64_t row = 0, column = 0;
+};
+
 /// How much a backend is asked while a finding is made small.
 struct Effort {
     std::size_t tries = 50000;
@@ -59,10 +64,16 @@ public:
     [[nodiscard]] virtual std::vector<Bits> combine_row(const Request& request, const Partials& partials,
                                                         std::uint64_t row);
 
+    /// An element of the whole result of the last call, which was `request`, that is not what the model's orders make
+    /// of what went in. Backends that make rows alone have none.
+    [[nodiscard]] virtual std::optional<Element> stray(const Request&) { return std::nullopt; }
+
     /// Real ranks are opened in one way after another, and cases are drawn for each; 0: this backend takes any case.
     [[nodiscard]] virtual std::size_t worlds() const { return 0; }
     /// Opens the ranks so. Null where that could not be done here, which is then said in description().
     [[nodiscard]] virtual std::shared_ptr<const World> enter(std::size_t) { return nullptr; }
+    /// Makes a mistake of faults_of_ranks() from now on; "none": no more. Throws UsageError in builds that make none.
+    virtual void plant(std::string_view) {}
     /// The next combine is run, even if the last one was the same.
     virtual void forget() {}
     [[nodiscard]] virtual Effort effort() const { return {}; }

@@ -40,12 +40,24 @@ std::uint64_t hash_of(std::string_view text) {
     return hash;
 }
 
+/// As case_of(), but several cases in a row have side a in common.
+Case live_case(const Property& property, std::uint64_t seed, std::uint64_t index, const Limits& limits) {
+    constexpr std::uint64_t in_common = 8;
+    const std::uint64_t first = index / in_common * in_common;
+    const rc::Random a(rc::Random::Key{seed, hash_of(property.name), first, 1});
+    const rc::Random b(rc::Random::Key{seed, hash_of(property.name), index, 2});
+    // Properties that do not share a side draw each case anew.
+    return draw_case(property, property.shares_side ? Draw(a, b, static_cast<int>(1 + first % 100), &limits)
+                                                    : Draw(b, static_cast<int>(1 + index % 100), &limits));
+}
+
 void try_case(Tally& tally, const CampaignOptions& options, const Limits& limits, std::uint64_t index,
               Backend& backend) {
     const Property& property = *tally.property;
     std::optional<Case> drawn;
     try {
-        drawn = case_of(property, options.seed, index, limits).value();
+        drawn = limits.world ? live_case(property, options.seed, index, limits)
+                             : case_of(property, options.seed, index, limits).value();
     } catch (const NotHere&) {
         ++tally.unfit;
         return;
@@ -70,8 +82,11 @@ void try_case(Tally& tally, const CampaignOptions& options, const Limits& limits
     if (tally.finding) return;
     const std::string stray = objection(property, c);
     ensure(stray.empty(), "generated cases are cases of their property");
-    tally.finding = investigate(shrinkable(property, about_column(c, result.column)), backend,
-                                Seen{result.a[result.column], result.b[result.column]});
+    if (result.stray)
+        tally.finding = investigate(shrinkable(property, about_element(c, *result.stray)), backend);
+    else
+        tally.finding = investigate(shrinkable(property, about_column(c, result.column)), backend,
+                                    Seen{result.a[result.column], result.b[result.column]});
 }
 
 /// What could have made these bits of the case's element.
@@ -157,7 +172,9 @@ Finding investigate(const rc::Shrinkable<Case>& found, Backend& backend, std::op
         const Comparison result = compare(original, backend);
         const Seen again{result.a[original.column], result.b[original.column]};
         if (!seen) seen = again;
-        if (*seen == again) continue;
+        // An element that was wrong and is right now wavers, too.
+        const bool differs = again.a != again.b;
+        if (*seen == again && differs) continue;
         finding.repeats = false;
         finding.kind = "run-to-run";
         const auto pattern = [&](Bits bits) { return hex(original.format, bits); };
@@ -282,6 +299,40 @@ std::vector<Hunt> hunt_faults(std::uint64_t seed, std::uint64_t most_cases) {
         }
         hunts.push_back(std::move(hunt));
     }
+    return hunts;
+}
+
+std::vector<Hunt> hunt_faults_of_ranks(Backend& backend, std::uint64_t seed, std::uint64_t most_cases) {
+    std::vector<Hunt> hunts;
+    for (const Fault& fault : faults_of_ranks()) {
+        Hunt hunt;
+        hunt.fault = &fault;
+        const Property& property = property_named(fault.property);
+        Limits limits;
+        limits.schemes = fault.schemes;
+        backend.plant(fault.name);
+        int deaths = 0;
+        for (std::uint64_t index = 0; !hunt.caught && hunt.cases < most_cases; ++index) {
+            if (index % round_cases == 0) limits.world = backend.enter(index / round_cases % backend.worlds());
+            try {
+                if (!limits.world) throw NotHere{};
+                const Case c = live_case(property, seed, index, limits);
+                ++hunt.cases;
+                const Comparison result = compare(c, backend);
+                hunt.caught = !result.same;
+                if (hunt.caught) hunt.example = about_column(c, result.column);
+            } catch (const NotHere&) {
+                if (index > 100 * most_cases) break;
+            } catch (const Refused&) {
+            } catch (const Inconclusive& reason) {
+                // Ranks may die of anything; wrong bits alone are a catch.
+                fmt::print(stderr, "samesum fuzz: {}: {}\n", fault.name, reason.what());
+                if (++deaths >= most_troubles) break;
+            }
+        }
+        hunts.push_back(std::move(hunt));
+    }
+    backend.plant("none");
     return hunts;
 }
 

@@ -83,6 +83,8 @@ struct Hunt {
 };
 /// Hunts every planted fault with its property. The first cases of a campaign must see it.
 [[nodiscard]] std::vector<Hunt> hunt_faults(std::uint64_t seed, std::uint64_t most_cases);
+/// The same for faults_of_ranks(), on real ranks. Throws UsageError in builds that make none.
+[[nodiscard]] std::vector<Hunt> hunt_faults_of_ranks(Backend& backend, std::uint64_t seed, std::uint64_t most_cases);
 
 [[nodiscard]] Evidence evidence_of(const Tally& tally, std::string_view backend);
 [[nodiscard]] Evidence evidence_of(std::span<const Hunt> hunts);

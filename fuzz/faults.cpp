@@ -289,4 +289,25 @@ const std::vector<Fault>& table() {
 
 std::span<const Fault> faults() { return table(); }
 
+std::span<const Fault> faults_of_ranks() {
+    static const std::vector<Fault> all = [] {
+        const std::vector<Scheme> to_root{Scheme::fixed_root};
+        const std::vector<Scheme> ordered{Scheme::gather_ordered, Scheme::exchange_ordered};
+        std::vector<Fault> table;
+        const auto add = [&](std::string_view name, std::string_view sentence, const std::vector<Scheme>& schemes) {
+            table.push_back({name, sentence, "results_are_as_predicted", {}, schemes});
+        };
+        add("root_is_owner", "fixed_root reduces each chunk to its owner", to_root);
+        add("root_copy_on_other_stream", "the root copies its own chunk without waiting for the reduce", to_root);
+        add("offset_by_one_row", "chunks are taken one row too early", ordered);
+        add("missing_wait", "the ordered sum does not wait for what it adds", ordered);
+        add("ring_order", "ordered sums begin with the owner's successor, as rings do", ordered);
+        add("fp32_instead_of_per_hop", "ordered sums round once", ordered);
+        add("stale_receive_buffer", "gather and exchange add what the last call received", ordered);
+        add("sizes_rotated", "rank r takes rank r + 1's size", ordered);
+        return table;
+    }();
+    return all;
+}
+
 }  // namespace samesum::fuzz

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "fuzz/backend.hpp"
 
@@ -14,9 +15,12 @@ namespace samesum::fuzz {
 struct Fault {
     std::string_view name;
     std::string_view sentence;
-    std::string_view property;  ///< which has to see it
-    std::function<std::unique_ptr<Backend>()> plant;
+    std::string_view property;                        ///< which has to see it
+    std::function<std::unique_ptr<Backend>()> plant;  ///< null: planted in impl/, see Backend::plant()
+    std::vector<Scheme> schemes{};                    ///< that show it; empty: all
 };
 [[nodiscard]] std::span<const Fault> faults();
+/// Those that impl/'s combines can be built with (impl/combine.hpp).
+[[nodiscard]] std::span<const Fault> faults_of_ranks();
 
 }  // namespace samesum::fuzz

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -41,6 +42,14 @@ class Draw {
 public:
     Draw(const rc::Random& random, int size, const Limits* limits = nullptr)
         : random_(random), size_(size), limits_(limits) {}
+    /// What comes after next_side() is drawn from `second`.
+    Draw(const rc::Random& random, const rc::Random& second, int size, const Limits* limits)
+        : random_(random), second_(second), size_(size), limits_(limits) {}
+
+    /// Side a is drawn. Real ranks are asked for side a once and for side b of several cases: it is b that varies.
+    void next_side() {
+        if (second_) random_ = *std::exchange(second_, std::nullopt);
+    }
 
     [[nodiscard]] std::uint64_t bits() { return random_.next(); }
     /// 0 .. bound - 1; bound > 0.
@@ -76,6 +85,7 @@ public:
 
 private:
     rc::Random random_;
+    std::optional<rc::Random> second_{};
     int size_;
     const Limits* limits_;
 };

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "model/buffer_sum.hpp"
 #include "model/cli.hpp"
 #include "model/error.hpp"
 
@@ -79,7 +80,6 @@ void LiveBackend::open(World world) {
     open_.reset();
     warm_.clear();
     written_.reset();
-    forget();
     const double began = monotonic_seconds();
     const Communicator comm = ranks_->open(world);
     ++openings_;
@@ -229,10 +229,12 @@ void LiveBackend::write(const Partials& partials) {
 
 std::vector<Bits> LiveBackend::combine_row(const Request& request, const Partials& partials, std::uint64_t row) {
     const gpu::CombineRun run = run_of(request);
+    last_is_whole_ = false;
+    const std::string here = open_ ? fuzz::str(*open_) : "";
     const auto known = std::find_if(remembered_.begin(), remembered_.end(), [&](const Remembered& each) {
-        return row == partials.row() && same_run(each.run, run) && each.partials == partials;
+        return row == partials.row() && each.world == here && same_run(each.run, run) && each.partials == partials;
     });
-    if (known != remembered_.end() && !request.manner.fresh) {
+    if (known != remembered_.end()) {
         std::rotate(remembered_.begin(), known, known + 1);
         return remembered_.front().row;
     }
@@ -246,8 +248,32 @@ std::vector<Bits> LiveBackend::combine_row(const Request& request, const Partial
         bits[column] = load(request.format, result, row * request.routing.hidden + column);
     constexpr std::size_t most_remembered = 2;
     if (remembered_.size() >= most_remembered) remembered_.pop_back();
-    if (row == partials.row()) remembered_.insert(remembered_.begin(), Remembered{run, partials, bits});
+    if (row == partials.row())
+        remembered_.insert(remembered_.begin(), Remembered{fuzz::str(*open_), run, partials, bits});
+    last_is_whole_ = true;
     return bits;
+}
+
+void LiveBackend::plant(std::string_view fault) {
+    fault_ = fault;
+    forget();
+}
+
+std::optional<Element> LiveBackend::stray(const Request& request) {
+    if (!last_is_whole_) return std::nullopt;
+    const CombinePlan plan =
+        plan_combine(request.scheme, request.comm, request.routing, request.format, request.options);
+    const auto width = static_cast<std::uint64_t>(traits(request.format).bytes());
+    const std::uint64_t bytes = request.routing.elements() * width;
+    std::vector<ConstBytes> inputs;
+    for (int rank = 0; rank < request.comm.ranks(); ++rank) inputs.emplace_back(ranks_->input(rank, bytes));
+    expected_.resize(bytes);
+    sum_buffers({.format = request.format, .accumulation = plan.accumulation}, plan.schedule, inputs, expected_, 1);
+    const auto result = ranks_->result(bytes);
+    if (std::equal(result.begin(), result.end(), expected_.begin())) return std::nullopt;
+    const auto at = static_cast<std::uint64_t>(std::mismatch(result.begin(), result.end(), expected_.begin()).first -
+                                               result.begin());
+    return Element{at / width / request.routing.hidden, at / width % request.routing.hidden};
 }
 
 std::vector<Bits> LiveBackend::combine(const Request& request, std::span<const std::vector<Bits>> partials) {

@@ -61,6 +61,8 @@ public:
                                                 std::uint64_t row) override;
     [[nodiscard]] std::size_t worlds() const override { return worlds_.size(); }
     [[nodiscard]] std::shared_ptr<const World> enter(std::size_t index) override;
+    [[nodiscard]] std::optional<Element> stray(const Request& request) override;
+    void plant(std::string_view fault) override;
     void forget() override { remembered_.clear(); }
     [[nodiscard]] Effort effort() const override { return {.tries = 2000, .seconds = 60}; }
     [[nodiscard]] std::string flags() const override { return flags_; }
@@ -78,6 +80,7 @@ private:
         std::uint64_t used = 0;
     };
     struct Remembered {
+        std::string world;
         gpu::CombineRun run;
         Partials partials;
         std::vector<Bits> row;
@@ -100,6 +103,8 @@ private:
     std::vector<Filler> fillers_;
     std::optional<Partials> written_;  ///< what the inputs hold
     std::vector<Remembered> remembered_;
+    bool last_is_whole_ = false;  ///< do the ranks still hold the last call's inputs and result?
+    std::vector<std::byte> expected_;
     std::uint64_t calls_ = 0, openings_ = 0;
 };
 

@@ -97,15 +97,13 @@ void move_token(Draw& draw, Case& c, Invariance invariance, const Wanted& wanted
     const auto n = c.a.ranks();
     switch (invariance) {
         case Invariance::owner: {
-            int other = (holder + draw.between(1, n - 1)) % n;
-            for (int tried = 0; tried < n && (other == holder || c.a.sizes[static_cast<std::size_t>(other)] == 0);
-                 ++tried)
-                other = (other + 1) % n;
-            if (other == holder) other = (holder + 1) % n;
-            if (c.a.sizes[static_cast<std::size_t>(other)] == 0) {
-                grow(c.a, other);
+            if (c.a.sizes[static_cast<std::size_t>(holder)] == rows(c.a)) {
+                grow(c.a, (holder + draw.between(1, n - 1)) % n);
                 c.a.row = draw_row_of(draw, c.a, holder);
             }
+            draw.next_side();
+            int other = (holder + draw.between(1, n - 1)) % n;
+            while (other == holder || c.a.sizes[static_cast<std::size_t>(other)] == 0) other = (other + 1) % n;
             c.b = c.a;
             c.b.row = draw_row_of(draw, c.b, other);
             return;
@@ -115,6 +113,7 @@ void move_token(Draw& draw, Case& c, Invariance invariance, const Wanted& wanted
                 grow(c.a, holder);
                 c.a.row = draw_row_of(draw, c.a, holder);
             }
+            draw.next_side();
             c.b = c.a;
             const std::uint64_t first = Routing{c.a.sizes, 1}.first_row(holder);
             const std::uint64_t size = c.a.sizes[static_cast<std::size_t>(holder)];
@@ -122,12 +121,14 @@ void move_token(Draw& draw, Case& c, Invariance invariance, const Wanted& wanted
             return;
         }
         case Invariance::count:
+            draw.next_side();
             draw_place(draw, c, c.b, wanted);
             if (c.b.sizes[static_cast<std::size_t>(holder)] == 0) grow(c.b, holder);
             if (rows(c.b) == rows(c.a)) grow(c.b, holder);
             c.b.row = draw_row_of(draw, c.b, holder);
             return;
         default:
+            draw.next_side();
             draw_place(draw, c, c.b, wanted);
             return;
     }
@@ -201,6 +202,7 @@ Property invariance_of(Scheme scheme, Invariance invariance, bool any_rings, Ver
         .expected = expected,
         .of_orders = expected == Verdict::upheld,
         .least_ranks = wanted.least_ranks,
+        .shares_side = true,
         .schemes = {scheme},
     };
     property.draw = [=](Draw& draw) {
@@ -310,11 +312,13 @@ Property two_ranks() {
                       .headline = true,
                       .least_ranks = 2,
                       .most_ranks = 2,
+                      .shares_side = true,
                       .schemes = {all_schemes.begin(), all_schemes.end()}};
     property.draw = [](Draw& draw) {
         const Wanted wanted{
             .scheme = draw.scheme(all_schemes), .least_ranks = 2, .most_ranks = 2, .one_ring = false, .pat = true};
         Case c = draw_token(draw, wanted);
+        draw.next_side();
         c.b.scheme = draw.scheme(all_schemes);
         draw_place(draw, c, c.b, wanted);
         c.a.accumulation = c.b.accumulation = Accumulation::per_hop;
@@ -364,9 +368,11 @@ Property ordered_agree() {
                       .least_ranks = 3};
     static constexpr std::array ordered{Scheme::gather_ordered, Scheme::exchange_ordered, Scheme::direct_ordered};
     property.schemes = {ordered.begin(), ordered.end()};
+    property.shares_side = true;
     property.draw = [](Draw& draw) {
         const Wanted wanted{.scheme = draw.scheme(ordered), .least_ranks = 3, .one_ring = false};
         Case c = draw_token(draw, wanted);
+        draw.next_side();
         c.b.scheme = draw.scheme(ordered);
         draw_place(draw, c, c.b, wanted);
         return c;
@@ -390,10 +396,12 @@ Property exact_order_free() {
         .headline = true,
         .of_orders = true,
         .least_ranks = 3,
+        .shares_side = true,
         .schemes = {Scheme::exact}};
     property.draw = [](Draw& draw) {
         Wanted wanted{.scheme = Scheme::exact, .least_ranks = 3, .one_ring = false};
         Case c = draw_token(draw, wanted);
+        draw.next_side();
         const int ranks = c.a.ranks() + (draw.world() != nullptr || draw.one_in(2) ? 0 : draw.between(1, 6));
         std::vector<int> seats(static_cast<std::size_t>(ranks));
         std::iota(seats.begin(), seats.end(), 0);
@@ -482,9 +490,11 @@ Property any_root() {
                       .scope = "3 to 16 ranks, one ring",
                       .expected = Verdict::refuted,
                       .least_ranks = 3,
+                      .shares_side = true,
                       .schemes = {Scheme::fixed_root}};
     property.draw = [](Draw& draw) {
         Case c = draw_token(draw, {.scheme = Scheme::fixed_root, .least_ranks = 3});
+        draw.next_side();
         c.b.root = (c.a.root + draw.between(1, c.a.ranks() - 1)) % c.a.ranks();
         return c;
     };
@@ -544,16 +554,19 @@ bool fits(const Property& property, const Limits& limits) {
     return std::any_of(property.schemes.begin(), property.schemes.end(), [&](Scheme s) { return limits.allows(s); });
 }
 
+Case draw_case(const Property& property, Draw draw) {
+    const bool live = draw.world() != nullptr;
+    const Manner manner = live ? draw_manner(draw) : Manner{};
+    Case c = property.draw(draw);
+    c.property = property.name;
+    c.a.manner = manner;
+    if (live) c.b.manner = draw_manner(draw);
+    return c;
+}
+
 rc::Gen<Case> cases(const Property& property, const Limits& limits) {
     return [&property, limits](const rc::Random& random, int size) {
-        Draw draw(random, size, &limits);
-        Case c = property.draw(draw);
-        c.property = property.name;
-        if (limits.world) {
-            c.a.manner = draw_manner(draw);
-            c.b.manner = draw_manner(draw);
-        }
-        return shrinkable(property, std::move(c));
+        return shrinkable(property, draw_case(property, Draw(random, size, &limits)));
     };
 }
 
@@ -584,6 +597,11 @@ Comparison compare(const Case& c, Backend& backend) {
     Comparison result{row_of(c, c.a, backend), row_of(c, c.b, backend), true, c.column};
     ensure(result.a.size() == c.hidden && result.b.size() == c.hidden, "a row has hidden elements");
     result.same = result.a == result.b;
+    if (result.same && c.a.maker == Maker::combine && c.b.maker == Maker::prediction) {
+        result.stray = backend.stray(request_of(c, c.a));
+        result.same = !result.stray;
+        return result;
+    }
     if (result.same || result.a[c.column] != result.b[c.column]) return result;
     for (result.column = 0; result.a[result.column] == result.b[result.column];) ++result.column;
     return result;
@@ -596,6 +614,18 @@ Case about_column(const Case& c, std::uint64_t column) {
     const Partials partials(c, c.a);
     for (std::size_t i = 0; i < c.x.size(); ++i)
         other.x[i] = partials.at(c.a.seats.empty() ? static_cast<int>(i) : c.a.seats[i], c.a.row, column);
+    return other;
+}
+
+Case about_element(const Case& c, const Element& element) {
+    Case other = c;
+    other.column = element.column;
+    other.a.row = other.b.row = element.row;
+    const Partials partials(c, c.a);
+    other.x.clear();
+    other.a.seats.clear();
+    other.b.seats.clear();
+    for (int rank = 0; rank < c.a.ranks(); ++rank) other.x.push_back(partials.at(rank, element.row, element.column));
     return other;
 }
 

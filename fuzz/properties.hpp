@@ -25,6 +25,7 @@ struct Property {
     bool headline = false;               ///< stands in the ledger of `samesum verify`
     bool of_orders = false;              ///< empty unless the data could tell another order
     int least_ranks = 1, most_ranks = 16;
+    bool shares_side = false;       ///< may several cases have side a in common?
     std::vector<Scheme> schemes{};  ///< of which it draws some; empty: it makes no calls
     std::function<Case(Draw&)> draw{};
     /// Why a case is none of the property's; empty when it is. Shrinking and replaying stay inside.
@@ -39,6 +40,8 @@ struct Property {
 
 /// Does it draw cases within the limits? `world` aside.
 [[nodiscard]] bool fits(const Property& property, const Limits& limits);
+/// Throws NotHere.
+[[nodiscard]] Case draw_case(const Property& property, Draw draw);
 /// Cases of a property; their shrinks are cases of it, too.
 [[nodiscard]] rc::Gen<Case> cases(const Property& property, const Limits& limits = {});
 /// A given case with those shrinks.
@@ -51,11 +54,15 @@ struct Comparison {
     std::vector<Bits> a, b;
     bool same = true;
     std::uint64_t column = 0;  ///< the first that differs; `Case::column` where it does
+    /// Of a predicted case whose token is as predicted: another row of the same call that is not, and its column.
+    std::optional<Element> stray{};
 };
 [[nodiscard]] Comparison compare(const Case& c, Backend& backend);
 
 /// The case about another column of the same token: its partials written out instead of drawn from the fill.
 [[nodiscard]] Case about_column(const Case& c, std::uint64_t column);
+/// The case about another element of the same buffers.
+[[nodiscard]] Case about_element(const Case& c, const Element& element);
 
 /// What of NCCL a case exercises: which call, as what, over how many channels.
 struct Combination {

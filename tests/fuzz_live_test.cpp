@@ -20,7 +20,7 @@ using namespace samesum::fuzz;
 namespace {
 
 /// What the stand-in does wrong.
-enum class Wrong { nothing, order, wavers, dies, refuses_ll, shows_shift };
+enum class Wrong { nothing, order, wavers, dies, refuses_ll, shows_shift, other_row };
 
 /// A line of ranks, or two lines that differ; they add as the model does, unless told otherwise.
 class ModelRanks : public Ranks {
@@ -70,6 +70,9 @@ public:
         });
         if (wrong_ == Wrong::wavers && calls % 97 == 0)
             for (std::byte& byte : result_) byte ^= std::byte{1};
+        if (wrong_ == Wrong::other_row && run.routing.rows() > 3) result_[0] ^= std::byte{1};
+        if (run.fault == "ring_order") result_[result_.size() / 2] ^= std::byte{1};
+        if (run.fault == "sizes_rotated") throw Inconclusive("rank 2 died");
         if (wrong_ == Wrong::shows_shift && run.shift % 2 == 1 && run.in_place) result_[0] ^= std::byte{1};
     }
     std::span<const std::byte> result(std::uint64_t bytes) const override {
@@ -208,6 +211,24 @@ BOOST_AUTO_TEST_CASE(alignment_that_shows_stays_in_the_case) {
     BOOST_TEST(tally.finding->minimal.a.manner.shift % 2 == 1);
     BOOST_TEST(tally.finding->minimal.a.manner.in_place);
     BOOST_TEST(!tally.finding->minimal.a.manner.captured);
+}
+
+BOOST_AUTO_TEST_CASE(a_row_that_is_not_the_token_s_is_looked_at_too) {
+    Campaign campaign(Wrong::other_row);
+    campaign.only("results_are_as_predicted");
+    const Tally tally = campaign.run().front();
+    BOOST_REQUIRE(tally.finding.has_value());
+    BOOST_TEST(tally.finding->repeats);
+    BOOST_TEST(tally.finding->original.a.row == 0u);
+    BOOST_TEST(routing_of(tally.finding->minimal, tally.finding->minimal.a).rows() == 4u);
+}
+
+BOOST_AUTO_TEST_CASE(mistakes_of_ranks_are_hunted) {
+    Campaign campaign(Wrong::nothing);
+    std::string caught;
+    for (const Hunt& hunt : hunt_faults_of_ranks(*campaign.backend, 1, 300))
+        if (hunt.caught) caught += std::string(hunt.fault->name) + " ";
+    BOOST_TEST(caught == "ring_order ");
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_die_decide_nothing) {
