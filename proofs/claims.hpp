@@ -19,6 +19,8 @@ namespace samesum {
 [[nodiscard]] std::vector<Obligation> claims_of_indexing();
 /// That NCCL's partition, as the model has it, deals every element once: claims_of_partition.cpp.
 [[nodiscard]] std::vector<Obligation> claims_of_partition();
+/// That rings, trees and PAT add each rank once: claims_of_trees.cpp.
+[[nodiscard]] std::vector<Obligation> claims_of_trees();
 /// False on purpose, impossible, or out of reach: claims that must not come out green. canaries.cpp.
 [[nodiscard]] std::vector<Obligation> canaries();
 

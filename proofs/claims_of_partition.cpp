@@ -169,7 +169,7 @@ std::vector<Obligation> claims_of_partition() {
     std::vector<Obligation> claims;
     std::vector<Statement> planted;
     const auto add = [&](Obligation claim, const Lemmas& lemmas) {
-        for (Statement& each : lemmas.planted(40)) planted.push_back(std::move(each));
+        for (Statement& each : lemmas.planted(20)) planted.push_back(std::move(each));
         claim.statements = lemmas.statements();
         claims.push_back(std::move(claim));
     };

@@ -51,6 +51,9 @@ Natural operator+(const Natural& a, const Natural& b) { return Lemma::number(Lem
 Natural operator-(const Natural& a, const Natural& b) { return Lemma::number(Lemma::Kind::subtract, a, b); }
 Natural operator*(const Natural& a, const Natural& b) { return Lemma::number(Lemma::Kind::multiply, a, b); }
 Natural operator/(const Natural& a, const Natural& b) { return Lemma::number(Lemma::Kind::divide, a, b); }
+Natural operator&(const Natural& a, const Natural& b) { return Lemma::number(Lemma::Kind::bits_of_both, a, b); }
+Natural operator|(const Natural& a, const Natural& b) { return Lemma::number(Lemma::Kind::bits_of_either, a, b); }
+Natural operator^(const Natural& a, const Natural& b) { return Lemma::number(Lemma::Kind::bits_that_differ, a, b); }
 Truth operator<(const Natural& a, const Natural& b) { return Lemma::comparison(Lemma::Kind::less, a, b); }
 Truth operator==(const Natural& a, const Natural& b) { return Lemma::comparison(Lemma::Kind::equal, a, b); }
 Truth operator&&(const Truth& a, const Truth& b) {
@@ -124,6 +127,15 @@ std::optional<Lemma::Values> Lemma::evaluate(const Content& content, const Assig
                 if (of(1) <= 0 && step.function.empty()) return std::nullopt;
                 value = of(1) <= 0 ? 0 : divided(of(0), of(1));
                 break;
+            case Kind::bits_of_both:
+                value = of(0) & of(1);
+                break;
+            case Kind::bits_of_either:
+                value = of(0) | of(1);
+                break;
+            case Kind::bits_that_differ:
+                value = of(0) ^ of(1);
+                break;
             case Kind::less:
                 value = of(0) < of(1);
                 break;
@@ -143,6 +155,7 @@ std::optional<Lemma::Values> Lemma::evaluate(const Content& content, const Assig
                 value = of(0) != 0 ? of(1) : of(2);
                 break;
         }
+        if (content.numbers == Numbers::words) value &= 0xffffffff;
         if (value > beyond || value < -beyond) return std::nullopt;
         at.push_back(value);
     }
@@ -158,45 +171,50 @@ Statement Lemma::statement() const { return statement_of(content_, name_); }
 Statement Lemma::statement_of(const Content& content, const std::string& name, std::optional<std::uint64_t> most) {
     const bool planted = most.has_value();
     const std::vector<Step>& steps = content.steps;
-    constexpr std::array<std::string_view, 13> words{"",  "",  "",    "+",  "-",   "*",  "div",
-                                                     "<", "=", "and", "or", "not", "ite"};
+    constexpr std::array<std::string_view, 16> of_integers{"", "", "",  "+", "-",   "*",  "div", "",
+                                                           "", "", "<", "=", "and", "or", "not", "ite"};
+    constexpr std::array<std::string_view, 16> of_words{"",       "",      "",     "bvadd", "bvsub", "bvmul",
+                                                        "bvudiv", "bvand", "bvor", "bvxor", "bvult", "=",
+                                                        "and",    "or",    "not",  "ite"};
+    const bool words = content.numbers == Numbers::words;
     const auto term = [](int step) { return Term{fmt::format("t{}", step)}; };
     const auto is_constant = [&](int step) { return steps[static_cast<std::size_t>(step)].kind == Kind::constant; };
-    Statement statement{.name = name, .logic = "QF_LIA", .goal = {}};
+    Statement statement{.name = name, .logic = words ? "QF_BV" : "QF_LIA", .goal = {}};
     std::vector<bool> is_truth;
     for (std::size_t i = 0; i < steps.size(); ++i) {
         const Step& step = steps[i];
         const bool compares = step.kind == Kind::less || step.kind == Kind::equal;
         is_truth.push_back(compares || step.kind == Kind::flag || step.kind == Kind::both ||
                            step.kind == Kind::either || step.kind == Kind::negation);
-        const std::string_view sort = is_truth.back() ? "Bool" : "Int";
+        const std::string_view sort = is_truth.back() ? "Bool" : words ? "(_ BitVec 32)" : "Int";
         std::string text;
         if (step.kind == Kind::constant) {
-            text = fmt::format("{}", step.constant);
+            text = words ? bit_vector(32, step.constant).text : fmt::format("{}", step.constant);
         } else if (step.kind == Kind::variable || step.kind == Kind::flag) {
             text = step.name;
             statement.declarations += declare(Term{step.name}, sort);
             statement.constants.push_back(step.name);
         } else {
             const std::size_t operands = step.kind == Kind::negation ? 1 : step.kind == Kind::select ? 3 : 2;
-            text = fmt::format("({}", words.at(static_cast<std::size_t>(step.kind)));
+            text = fmt::format("({}", (words ? of_words : of_integers).at(static_cast<std::size_t>(step.kind)));
             for (std::size_t k = 0; k < operands; ++k) text += " " + term(step.of[k]).text;
             text += ")";
-            if ((step.kind == Kind::multiply && !is_constant(step.of[0]) && !is_constant(step.of[1])) ||
-                (step.kind == Kind::divide && !is_constant(step.of[1])))
+            const bool multiplies = step.kind == Kind::multiply && !is_constant(step.of[0]) && !is_constant(step.of[1]);
+            if (!words && (multiplies || (step.kind == Kind::divide && !is_constant(step.of[1]))))
                 statement.logic = "QF_NIA";
         }
         statement.declarations += fmt::format("(define-fun t{} () {} {})", i, sort, text);
         if (!step.function.empty()) statement.declarations += fmt::format(" ; {} {}", step.function, step.operation);
         statement.declarations += "\n";
-        if (step.kind == Kind::variable) {
+        if (step.kind != Kind::variable) continue;
+        if (!words)
             statement.assumptions.push_back(
                 {"amounts_are_not_negative", call(">=", term(static_cast<int>(i)), Term{"0"})});
-            // A planted change is shown by numbers that a person can check.
-            if (planted)
-                statement.assumptions.push_back(
-                    {"small", call("<=", term(static_cast<int>(i)), Term{fmt::format("{}", *most)})});
-        }
+        // A planted change is shown by numbers that a person can check.
+        if (most)
+            statement.assumptions.push_back(
+                {"small", call(words ? "bvule" : "<=", term(static_cast<int>(i)),
+                               words ? bit_vector(32, *most) : Term{std::to_string(*most)})});
     }
     for (const Named& each : content.assumed) statement.assumptions.push_back({each.name, term(each.step)});
     std::vector<Term> goals;
@@ -249,6 +267,13 @@ std::optional<Lemma::Content> Lemma::changed(const std::string& function, int op
             case Kind::either:
                 step.kind = Kind::both;
                 break;
+            case Kind::bits_of_both:
+            case Kind::bits_that_differ:
+                step.kind = Kind::bits_of_either;
+                break;
+            case Kind::bits_of_either:
+                step.kind = Kind::bits_that_differ;
+                break;
             case Kind::negation:
                 step.kind = Kind::both;
                 step.of[1] = step.of[0];
@@ -265,6 +290,8 @@ std::optional<Lemma::Content> Lemma::changed(const std::string& function, int op
 }
 
 void Lemma::append(Content& to, Content content, const std::string& name) {
+    ensure(to.steps.empty() || to.numbers == content.numbers, "a function runs on one kind of numbers");
+    to.numbers = content.numbers;
     const int offset = static_cast<int>(to.steps.size());
     for (Step& step : content.steps) {
         for (int& operand : step.of) operand += offset;

@@ -36,6 +36,9 @@ private:
     friend Natural operator-(const Natural&, const Natural&);
     friend Natural operator*(const Natural&, const Natural&);
     friend Natural operator/(const Natural&, const Natural&);
+    friend Natural operator&(const Natural&, const Natural&);
+    friend Natural operator|(const Natural&, const Natural&);
+    friend Natural operator^(const Natural&, const Natural&);
     friend class Truth;
     friend Truth operator<(const Natural&, const Natural&);
     friend Truth operator==(const Natural&, const Natural&);
@@ -63,16 +66,24 @@ inline Truth operator<=(const Natural& a, const Natural& b) { return !(b < a); }
 inline Truth operator>=(const Natural& a, const Natural& b) { return !(a < b); }
 inline Truth operator!=(const Natural& a, const Natural& b) { return !(a == b); }
 inline Truth implies(const Truth& a, const Truth& b) { return !a || b; }
+inline Truth operator==(const Truth& a, const Truth& b) { return implies(a, b) && implies(b, a); }
 
-/// What is assumed, what code makes of it, and what is to be shown. Integers are unbounded. The steps of code are kept
+/// What a lemma's numbers are.
+enum class Numbers : std::uint8_t {
+    integers,  ///< unbounded; those that are declared are not negative
+    words,     ///< of 32 bits, modulo 2^32, with operations on bits
+};
+
+/// What is assumed, what code makes of it, and what is to be shown. The steps of code are kept
 /// apart from the words of the lemma: they can be changed one at a time, and then something must no longer hold.
 class Lemma {
 public:
-    explicit Lemma(std::string name) : name_(std::move(name)) {}
+    explicit Lemma(std::string name, Numbers numbers = Numbers::integers) : name_(std::move(name)) {
+        content_.numbers = numbers;
+    }
     Lemma(const Lemma&) = delete;
     Lemma& operator=(const Lemma&) = delete;
 
-    /// Any integer that is not negative.
     [[nodiscard]] Natural natural(std::string name);
     [[nodiscard]] Truth truth(std::string name);
     /// A constant that the lemma hands to the code, so that it is not taken for one of the code's.
@@ -91,7 +102,8 @@ public:
         divides_by_no_0(first);
         return result;
     }
-    /// Also shows that no step of the code leaves [0, 2^64): what holds of integers then holds of std::uint64_t.
+    /// Of integers: also shows that no step of the code leaves [0, 2^64): what holds of integers then holds of
+    /// std::uint64_t.
     void fits_64_bits();
 
     /// "What is assumed implies what is to be shown." A counterexample is evaluated, step by step, before it counts.
@@ -118,6 +130,9 @@ private:
         subtract,
         multiply,
         divide,
+        bits_of_both,
+        bits_of_either,
+        bits_that_differ,
         less,
         equal,
         both,
@@ -138,6 +153,7 @@ private:
         int step;
     };
     struct Content {
+        Numbers numbers = Numbers::integers;
         std::vector<Step> steps;
         std::vector<Named> assumed, shown;
     };
@@ -147,6 +163,9 @@ private:
     friend Natural operator-(const Natural&, const Natural&);
     friend Natural operator*(const Natural&, const Natural&);
     friend Natural operator/(const Natural&, const Natural&);
+    friend Natural operator&(const Natural&, const Natural&);
+    friend Natural operator|(const Natural&, const Natural&);
+    friend Natural operator^(const Natural&, const Natural&);
     friend Truth operator<(const Natural&, const Natural&);
     friend Truth operator==(const Natural&, const Natural&);
     friend Truth operator&&(const Truth&, const Truth&);
@@ -180,8 +199,8 @@ private:
 class Lemmas {
 public:
     template <class Build>
-    void add(std::string name, Build&& build) {
-        lemmas_.push_back(std::make_unique<Lemma>(std::move(name)));
+    void add(std::string name, Build&& build, Numbers numbers = Numbers::integers) {
+        lemmas_.push_back(std::make_unique<Lemma>(std::move(name), numbers));
         build(*lemmas_.back());
     }
     [[nodiscard]] std::vector<Statement> statements() const;

@@ -9,7 +9,8 @@ namespace samesum {
 const std::vector<Obligation>& obligations() {
     static const std::vector<Obligation> table = [] {
         std::vector<Obligation> all = claims_of_addition();
-        for (auto&& part : {claims_of_schemes(), claims_of_partition(), claims_of_indexing(), canaries()})
+        for (auto&& part :
+             {claims_of_schemes(), claims_of_trees(), claims_of_partition(), claims_of_indexing(), canaries()})
             all.insert(all.end(), part.begin(), part.end());
         return all;
     }();
