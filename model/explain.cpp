@@ -241,7 +241,10 @@ std::string exact_decimal(Format format, Bits bits) {
     if (!traits(format).is_float || !is_finite(format, bits) || is_zero(format, bits))
         return samesum::decimal(format, bits);
     const std::string exact = decimal(value_of(format, bits));
-    return exact.size() <= 14 ? exact : samesum::decimal(format, bits);
+    if (exact.size() <= 14) return exact;
+    // The shortest that reads back may be a single digit in a narrow format or among subnormals, and far off.
+    const int digits = traits(format).width <= 16 ? 6 : traits(format).width == 32 ? 9 : 17;
+    return fmt::format("{:.{}g}", to_double(format, bits), digits);
 }
 
 Rounding rounding_of_sum(Format format, Bits left, Bits right) {

@@ -59,7 +59,7 @@ struct Rounding {
 /// Empty where a step has no terms, and where its sum leaves the finite numbers.
 [[nodiscard]] std::string draw_bits(const RoundingStep& step);
 
-/// A value with all of its digits where they are few, else the shortest that reads back: "448", "0.00390625".
+/// A value with all of its digits where they are few, else rounded to 6, 9 or 17 (by width): "448", "0.00390625".
 [[nodiscard]] std::string exact_decimal(Format format, Bits bits);
 
 }  // namespace samesum

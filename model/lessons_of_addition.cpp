@@ -52,11 +52,11 @@ Lesson one_addition() {
     lesson.title = "One addition and its rounding";
     lesson.minutes = 3;
     lesson.text = {
-        prose(fmt::format("A bfloat16 number has {} significant bits: the leading 1 and {} behind the point. Between "
-                          "256 and 512 they "
-                          "reach down to 2, so that the neighbours of 256 are {} and {}; 257 does not exist.",
-                          traits(bf16).precision(), traits(bf16).fraction_bits, exact_decimal(bf16, base - 1),
-                          exact_decimal(bf16, base + 1))),
+        prose(fmt::format(
+            "A bfloat16 number has {} significant bits: the leading 1 and {} behind the point. Between 256 and 512 "
+            "they reach down to 2, so that the neighbours of 256 are {} and {}; 257 does not exist.",
+            traits(bf16).precision(), traits(bf16).fraction_bits, exact_decimal(bf16, base - 1),
+            exact_decimal(bf16, base + 1))),
         prose(
             "An addition writes the two numbers under each other, point under point, adds them exactly, and keeps what "
             "fits. Below, the bar stands behind the last bit that fits. The first bit behind it is the guard; sticky "
@@ -152,16 +152,14 @@ Lesson ties() {
     lesson.name = "ties";
     lesson.title = "Ties and absorption";
     lesson.minutes = 3;
-    lesson.text = {
-        prose("Half a unit of the last place is the most that a number can swallow without a trace. In bfloat16 256 "
-              "swallows "
-              "1 again and again: every time a tie, every time back to the even neighbour, which is 256 itself."),
-        worked_sum({.format = bf16}, large_first, values),
-        prose("The same three ones, added to each other first, weigh enough to be seen:"),
-        worked_sum({.format = bf16}, small_first, values),
-        prose("That is absorption. It is why data of like size rarely shows an order, and one large value among small "
-              "ones, "
-              "as in activations of language models, shows it at once.")};
+    lesson.text = {prose("Half a unit of the last place is the most that a number can swallow without a trace. In "
+                         "bfloat16 256 swallows 1 again and again: every time a tie, every time back to the even "
+                         "neighbour, which is 256 itself."),
+                   worked_sum({.format = bf16}, large_first, values),
+                   prose("The same three ones, added to each other first, weigh enough to be seen:"),
+                   worked_sum({.format = bf16}, small_first, values),
+                   prose("That is absorption. It is why data of like size rarely shows an order, and one large value "
+                         "among small ones, as in activations of language models, shows it at once.")};
     lesson.question = "How many different results do all orders of 256, 1, 1, 1 give?";
     lesson.answer = {prose(fmt::format("{}. Which one comes out depends on how many ones meet before they meet 256:",
                                        sums.results().size())),
@@ -177,8 +175,7 @@ Lesson ties() {
                 number == in_bfloat16
                     ? fmt::format("{} is where bfloat16 stops; float16 has {} significant bits, not {}.", number,
                                   traits(Format::float16).precision(), traits(bf16).precision())
-                    : fmt::format("Where are neighbours 2 apart for the first time? float16 has {} "
-                                  "significant bits.",
+                    : fmt::format("Where are neighbours 2 apart for the first time? float16 has {} significant bits.",
                                   traits(Format::float16).precision()));
         }};
     return lesson;
@@ -210,22 +207,20 @@ Lesson three_ranks() {
     lesson.name = "three_ranks";
     lesson.title = "Why 2 ranks are safe and 3 are not";
     lesson.minutes = 2;
-    lesson.text = {
-        prose(fmt::format(
-            "Two ranks have two values, and one addition: x0 + x1 or x1 + x0. Addition commutes bit for bit; in "
-            "float8_e4m3 all {} pairs were just added both ways, and {} gave the same bits. So with 2 ranks "
-            "no collective can have another order.",
-            sums.size(), commuting)),
-        prose("Three ranks can be bracketed in three ways, and that is enough. With 512, -512 and 1 on ranks 0, 1 and "
-              "2, in "
-              "bfloat16:"),
-        figure(table), prose("From there it grows quickly. Orders that differ by more than swapped operands:"),
-        figure(counts)};
+    lesson.text = {prose(fmt::format("Two ranks have two values, and one addition: x0 + x1 or x1 + x0. Addition "
+                                     "commutes bit for bit; in float8_e4m3 all {} pairs were just added both ways, and "
+                                     "{} gave the same bits. So with 2 ranks no collective can have another order.",
+                                     sums.size(), commuting)),
+                   prose("Three ranks can be bracketed in three ways, and that is enough. With 512, -512 and 1 on "
+                         "ranks 0, 1 and 2, in bfloat16:"),
+                   figure(table),
+                   prose("From there it grows quickly. Orders that differ by more than swapped operands:"),
+                   figure(counts)};
     lesson.question =
         "vLLM takes its deterministic combine only when the communicator has more than 2 ranks. Is that safe?";
-    lesson.answer = {prose(
-        "Yes: with 2 ranks every path is one addition, and every path gives its bits. (One footnote: when both values "
-        "are float64 NaNs, the sum keeps the payload of one of them. Nobody serves a model in float64.)")};
+    lesson.answer = {
+        prose("Yes: with 2 ranks every path is one addition, and every path gives its bits. (One footnote: when both "
+              "values are float64 NaNs, the sum keeps the payload of one of them. Nobody serves a model in float64.)")};
     lesson.command = "samesum order enumerate --ranks 3 --dtype bfloat16 --values '512 -512 1'";
     lesson.result = fmt::format("{} results on these values", distinct);
     const std::uint64_t four = all_trees(4).size(), five = all_trees(5).size();
@@ -236,8 +231,8 @@ Lesson three_ranks() {
             return grade_number(
                 answer, five,
                 fmt::format("Each of the {} orders of 4 ranks has {} places to hang a fifth.", four, five / four),
-                fmt::format("4 ranks have {} orders. In how many places of such a tree can a fifth leaf "
-                            "be hung? One is above its root.",
+                fmt::format("4 ranks have {} orders. In how many places of such a tree can a fifth leaf be hung? One "
+                            "is above its root.",
                             four));
         }};
     return lesson;

@@ -73,27 +73,22 @@ Lesson who_adds_first() {
     lesson.title = "Ring, tree, PAT: who adds first";
     lesson.minutes = 4;
     lesson.text = {
-        prose(
-            "Nobody writes the brackets of a collective: NCCL's algorithm does. Along a ring the sum walks from rank "
-            "to "
-            "rank, each adds its own value, and the rank that receives the result adds last. In a tree every rank adds "
-            "its children's sums to its own value. PAT, NCCL's newer reduce-scatter for one rank a node, grows a tree "
-            "towards each destination. Eight ranks, one a node:"),
+        prose("Nobody writes the brackets of a collective: NCCL's algorithm does. Along a ring the sum walks from rank "
+              "to rank, each adds its own value, and the rank that receives the result adds last. In a tree every rank "
+              "adds its children's sums to its own value. PAT, NCCL's newer reduce-scatter for one rank a node, grows "
+              "a tree towards each destination. Eight ranks, one a node:"),
         figure(pictures), prose("On the same eight values, here 1, 1, 1, 512, 1, 1, -512, 1 in bfloat16, they give:"),
         figure(sums),
         prose("Which algorithm runs is NCCL's choice, by size, ranks, machine and version. The choice is made anew for "
-              "every "
-              "call.")};
+              "every call.")};
     lesson.question = "Through how many additions does the first value go, and through how many the receiver's own?";
     lesson.answer = {
         prose(fmt::format("On a ring of {}: {} for the first, {} for the receiver's, so early values are rounded most "
-                          "often. In the tree above "
-                          "no value goes through more than {}, in PAT no more than {}.",
+                          "often. In the tree above no value goes through more than {}, in PAT no more than {}.",
                           ranks, deepest(ring), depth_of(ring, 0), deepest(tree), deepest(pat)))};
     lesson.command =
         "samesum order show --collective reduce_scatter --count 8 --ranks 8 --ranks-per-node 1 --algo pat --proto "
-        "simple "
-        "--element 0";
+        "simple --element 0";
     lesson.result = pat.str();
     const ReductionTree wanted = Order::ring(Topology::one_rank_per_node(5).channels()[0].ring, 2).as_tree();
     lesson.exercise = {"Write the order in which the ring 0 1 2 3 4 sums for rank 2.", "brackets, e.g. '((0 1) 2)'",
@@ -150,24 +145,20 @@ Lesson owner_moves_order() {
     lesson.minutes = 4;
     lesson.text = {
         prose("In data + expert parallel serving each rank holds a partial sum for every token. The combine adds the "
-              "partials "
-              "over the ranks and gives each token's row to the rank that owns it. While decoding, each of 4 ranks "
-              "owns one "
-              "token: sizes 1,1,1,1. Then vLLM calls ncclReduceScatter, and on a ring the owner adds last."),
+              "partials over the ranks and gives each token's row to the rank that owns it. While decoding, each of 4 "
+              "ranks owns one token: sizes 1,1,1,1. Then vLLM calls ncclReduceScatter, and on a ring the owner adds "
+              "last."),
         prose("So the same four partials are added in four orders, depending on where the scheduler put the request:"),
         figure(table),
         prose("The values behind these sums, and the first two orders side by side:"),
         figure(tell_apart(orders[0], orders[1], bf16, partials, "owner 0", "owner 1") + "\n"),
         prose("Real partials differ less, but one unit in the last place of a hidden state is enough: where the best "
-              "two words "
-              "of the next token are close, the other one wins, and from there on the answers part ways. vLLM's report "
-              "of "
-              "this was that the same prompt sent to another rank sampled other tokens.")};
+              "two words of the next token are close, the other one wins, and from there on the answers part ways. "
+              "vLLM's report of this was that the same prompt sent to another rank sampled other tokens.")};
     lesson.question = "With unequal sizes, as in prefill, vLLM calls one ncclReduce for each owner. Does that help?";
     lesson.answer = {
         prose("No. The root of each reduce is the owner, and a chain of ncclReduce ends at its root: owner for owner "
-              "the same "
-              "orders. What helps is one order for all, see lesson `fixed_root`.")};
+              "the same orders. What helps is one order for all, see lesson `fixed_root`.")};
     lesson.command = "samesum order invariance --ranks 4 --ranks-per-node 1 --schemes vllm_default";
     lesson.result =
         fmt::format("sizes {}, row {} (owner {}): {}", str_sizes(invariant.example->after.routing.sizes),
@@ -177,13 +168,13 @@ Lesson owner_moves_order() {
     ensure(other.has_value(), "owners 0 and 2 have different orders");
     std::string solution;
     for (const Bits value : other->leaves) solution += (solution.empty() ? "" : " ") + exact_decimal(bf16, value);
-    lesson.exercise = {"Find four bfloat16 partials whose sum differs between owner 0 and owner 2.",
-                       "four values of ranks 0 to 3, e.g. '1 2 3 4'", solution, [=](std::string_view answer) {
-                           return grade_difference(
-                               {.format = bf16}, orders[0], orders[2], answer,
-                               "A large value and its negative, and a 1 that meets one of them early "
-                               "in one order only.");
-                       }};
+    lesson.exercise = {
+        "Find four bfloat16 partials whose sum differs between owner 0 and owner 2.",
+        "four values of ranks 0 to 3, e.g. '1 2 3 4'", solution, [=](std::string_view answer) {
+            return grade_difference(
+                {.format = bf16}, orders[0], orders[2], answer,
+                "A large value and its negative, and a 1 that meets one of them early in one order only.");
+        }};
     return lesson;
 }
 
@@ -229,41 +220,35 @@ Lesson position_and_count() {
     lesson.title = "Position and count: fused tensors";
     lesson.minutes = 4;
     lesson.text = {
-        prose(
-            "A ring all-reduce cuts the buffer into as many chunks as there are ranks. Each chunk starts its walk at "
-            "another "
-            "rank, so that all links are busy. An element's order thus depends on the chunk that it falls into: on its "
-            "position, and, since the chunks grow with the buffer, on the count."),
-        prose(fmt::format(
-            "Someone reduced tensors one by one, then two by two in one call, and got other sums (NVIDIA/nccl "
-            "issue 157). Take a tensor of {} float32 on 8 ranks. Alone:",
-            second)),
+        prose("A ring all-reduce cuts the buffer into as many chunks as there are ranks. Each chunk starts its walk at "
+              "another rank, so that all links are busy. An element's order thus depends on the chunk that it falls "
+              "into: on its position, and, since the chunks grow with the buffer, on the count."),
+        prose(fmt::format("Someone reduced tensors one by one, then two by two in one call, and got other sums "
+                          "(NVIDIA/nccl issue 157). Take a tensor of {} float32 on 8 ranks. Alone:",
+                          second)),
         figure(chunks(second_alone, 0, second)),
         prose(fmt::format("The same tensor behind another one of {}, in one call of {}:", first, first + second)),
         figure(chunks(fused, first, second)),
-        prose(fmt::format(
-            "{} of its {} elements change their order. Run to run both calls are stable, and all ranks agree: it "
-            "is not noise, it is another order.",
-            second_changed, second))};
+        prose(fmt::format("{} of its {} elements change their order. Run to run both calls are stable, and all ranks "
+                          "agree: it is not noise, it is another order.",
+                          second_changed, second))};
     lesson.question = fmt::format("{} of {} elements keep their order. Why those?", second - second_changed, second);
-    lesson.answer = {
-        prose("Where an old and a new chunk of the same starting rank overlap. These elements, and only these, must "
-              "come out with the "
-              "same bits; a test that knows which they are can check NCCL's promise instead of hoping.")};
+    lesson.answer = {prose(
+        "Where an old and a new chunk of the same starting rank overlap. These elements, and only these, must come out "
+        "with the same bits; a test that knows which they are can check NCCL's promise instead of hoping.")};
     const std::string diff =
         "samesum order diff --collective all_reduce --ranks 8 --ranks-per-node 1 --algo ring --proto ll ";
     lesson.command = diff + fmt::format("--count {} --with '--count {}' --offset {}", second, first + second, first);
     lesson.result = fmt::format("{} of {} elements change their order", second_changed, second);
     lesson.exercise = {
-        fmt::format(
-            "The first tensor of the pair, {} elements, stays at offset 0. How many of its elements change their order "
-            "when the second one is put behind it?",
-            first),
+        fmt::format("The first tensor of the pair, {} elements, stays at offset 0. How many of its elements change "
+                    "their order when the second one is put behind it?",
+                    first),
         "a whole number", std::to_string(first_changed), [=](std::string_view answer) {
-            return grade_number(answer, first_changed,
-                                "Same place, larger buffer: the chunks grew. Position alone does not decide, the count "
-                                "does, too.",
-                                diff + fmt::format("--count {} --with '--count {}' tells.", first, first + second));
+            return grade_number(
+                answer, first_changed,
+                "Same place, larger buffer: the chunks grew. Position alone does not decide, the count does, too.",
+                diff + fmt::format("--count {} --with '--count {}' tells.", first, first + second));
         }};
     return lesson;
 }

@@ -47,23 +47,20 @@ Lesson saturation() {
     lesson.title = "fp8 that saturates";
     lesson.minutes = 3;
     lesson.text = {
-        prose(fmt::format(
-            "float8_e4m3 has {} significant bits and ends at {}; it has no infinity. Where a sum is larger, "
-            "NCCL's additions keep {}. Add 384, 96 and -384 in two orders:",
-            traits(e4m3).precision(), exact_decimal(e4m3, largest), exact_decimal(e4m3, largest))),
+        prose(fmt::format("float8_e4m3 has {} significant bits and ends at {}; it has no infinity. Where a sum is "
+                          "larger, NCCL's additions keep {}. Add 384, 96 and -384 in two orders:",
+                          traits(e4m3).precision(), exact_decimal(e4m3, largest), exact_decimal(e4m3, largest))),
         worked_sum({.format = e4m3}, first_two_first, values), worked_sum({.format = e4m3}, last_two_first, values),
-        prose(fmt::format(
-            "{} against {}, from three numbers and without a warning. float16 is kinder: 60000 + 20000 - 60000 "
-            "makes {}, which somebody will notice. A saturated sum looks like any other number.",
-            exact_decimal(e4m3, left), exact_decimal(e4m3, right), decimal(Format::float16, overflown)))};
-    lesson.question = "Is every sum beyond 448 saturated? Take 384 + 72, which is 456.";
+        prose(fmt::format("{} against {}, from three numbers and without a warning. float16 is kinder: 60000 + 20000 - "
+                          "60000 makes {}, which somebody will notice. A saturated sum looks like any other number.",
+                          exact_decimal(e4m3, left), exact_decimal(e4m3, right), decimal(Format::float16, overflown)))};
+    lesson.question = "384 + 72 is 456, beyond 448 as well. Is that saturated, too?";
     const Bits near = HopArithmetic(e4m3).add(parse_value(e4m3, "384"), parse_value(e4m3, "72"));
     ensure(near == largest &&
                rounding_of_sum(e4m3, parse_value(e4m3, "384"), parse_value(e4m3, "72")).way == Rounding::Way::cut,
            "456 is rounded, not saturated");
     lesson.answer = {prose("No: 456 is nearer to 448 than to 480, the next number if there were one, so it is an "
-                           "ordinary rounding. The "
-                           "result is the same 448, the reason is another one."),
+                           "ordinary rounding. The result is the same 448, the reason is another one."),
                      figure(worked_addition(e4m3, parse_value(e4m3, "384"), parse_value(e4m3, "72")))};
     lesson.command = "samesum sum eval --dtype float8_e4m3 --values '384 96 -384' --explain";
     lesson.result = "saturated at " + exact_decimal(e4m3, largest);
@@ -80,10 +77,9 @@ Lesson saturation() {
             const bool exact = add_is_exact(e4m3, x[1], x[2]) && add_is_exact(e4m3, x[0], other);
             const Bits sum = sum_of(e4m3, last_two_first, x);
             if (!exact)
-                return {false,
-                        fmt::format("(0 (1 2)) makes {}, but it had to round on the way. The last value should take "
-                                    "back most of the first.",
-                                    exact_decimal(e4m3, sum))};
+                return {false, fmt::format("(0 (1 2)) makes {}, but it had to round on the way. The last value should "
+                                           "take back most of the first.",
+                                           exact_decimal(e4m3, sum))};
             return {true, fmt::format("((0 1) 2) makes {}, (0 (1 2)) the exact {}.",
                                       exact_decimal(e4m3, sum_of(e4m3, first_two_first, x)), exact_decimal(e4m3, sum))};
         }};
@@ -116,27 +112,24 @@ Lesson rounded_once() {
     lesson.title = "Rounding once hides the order, until it does not";
     lesson.minutes = 4;
     lesson.text = {
-        prose(fmt::format(
-            "Some kernels add bfloat16 values in float32 and round once, at the end. 256 + 1 + 1 is then {} "
-            "instead of {}, in every order:",
-            exact_decimal(bf16, rounded), exact_decimal(bf16, per_hop))),
+        prose(fmt::format("Some kernels add bfloat16 values in float32 and round once, at the end. 256 + 1 + 1 is then "
+                          "{} instead of {}, in every order:",
+                          exact_decimal(bf16, rounded), exact_decimal(bf16, per_hop))),
         worked_sum(once, first_two_first, hidden),
         prose(fmt::format(
-            "On normally distributed data of 8 ranks two ring orders differ in {:.0f} % of the elements when each "
-            "hop rounds to bfloat16; rounded once, in {} of {} samples. It looks as if the order no longer "
-            "mattered.",
+            "On normally distributed data of 8 ranks two ring orders differ in {:.0f} % of the elements when each hop "
+            "rounds to bfloat16; rounded once, in {} of {} samples. It looks as if the order no longer mattered.",
             100 * share_hop.value(), share_once.changed, share_once.samples)),
         prose("It still does. float32 has 24 significant bits, and values that lie further apart use them up:"),
         worked_sum(once, first_two_first, shown),
-        prose(fmt::format(
-            "The order `(0 (1 2))` makes {} of the same values, not {}. Rarely is not never: one token in a long "
-            "answer is enough.",
-            exact_decimal(bf16, right), exact_decimal(bf16, left)))};
+        prose(fmt::format("The order `(0 (1 2))` makes {} of the same values, not {}. Rarely is not never: one token "
+                          "in a long answer is enough.",
+                          exact_decimal(bf16, right), exact_decimal(bf16, left)))};
     lesson.question =
         "A test draws normal data, rounds once, compares two orders and finds no difference. What has it shown?";
-    lesson.answer = {prose(
-        "Nothing: on this data it could not have failed. `samesum sum mask` tells beforehand which elements of given "
-        "tensors can reveal an order at all.")};
+    lesson.answer = {
+        prose("Nothing: on this data it could not have failed. `samesum sum mask` tells beforehand which elements of "
+              "given tensors can reveal an order at all.")};
     lesson.command = "samesum sum eval --dtype bfloat16 --rounding fp32_once --values '16777216 1 -16777216' --explain";
     lesson.result = "= " + hex(bf16, left);
     lesson.exercise = {
@@ -184,11 +177,8 @@ Lesson no_order() {
         prose("With NVLS the NVSwitch adds the values of a node's GPUs. What samesum says about its order:"),
         figure(fmt::format("not observable: {}\n", order.why_not())),
         prose("`mm` is its addition, and no tree of it is claimed. Something can still be said about a result: can any "
-              "order give it? Take 1, 1/256 "
-              "and a "
-              "millionth (2^-20) in bfloat16. Whatever the order, every addition in bfloat16 loses the millionth, and "
-              "then "
-              "the tie:"),
+              "order give it? Take 1, 1/256 and a millionth (2^-20) in bfloat16. Whatever the order, every addition in "
+              "bfloat16 loses the millionth, and then the tie:"),
         worked_sum(hop, last_two_first, values),
         prose(fmt::format(
             "All {} orders make {}. Out comes {}: not a wrong order but a wider adder, float32 rounded once:",
@@ -196,8 +186,8 @@ Lesson no_order() {
         worked_sum(once, last_two_first, values)};
     lesson.question = fmt::format("And if {} came out?", with_pattern(bf16, defect));
     lesson.answer = {
-        prose("Then neither an order nor a wider accumulator explains it. That is no rounding, it is a defect: a "
-              "value added twice, a stale buffer, a lost flag. `samesum sum reachable` exits 1 on it.")};
+        prose("Then neither an order nor a wider accumulator explains it. That is no rounding, it is a defect: a value "
+              "added twice, a stale buffer, a lost flag. `samesum sum reachable` exits 1 on it.")};
     lesson.command =
         fmt::format("samesum sum reachable --dtype bfloat16 --values '1 0.00390625 9.5367431640625e-07' --result {}",
                     hex(bf16, wide));
@@ -267,26 +257,21 @@ Lesson fixed_root() {
     lesson.minutes = 5;
     lesson.text = {
         prose("vLLM's repair for batch-invariant serving: one ncclReduce of the whole buffer to rank 0, then send each "
-              "owner "
-              "its rows. The scatter only moves bits, so every row is added in the order that ends at rank 0, whoever "
-              "owns "
-              "it. Do the orders depend on owner, position or count? Four ranks, one ring:"),
+              "owner its rows. The scatter only moves bits, so every row is added in the order that ends at rank 0, "
+              "whoever owns it. Do the orders depend on owner, position or count? Four ranks, one ring:"),
         figure("independent of\n" + matrix(one)),
         prose("But NCCL splits a large call over channels, and each channel has a ring of its own. With the rings 0 1 "
-              "2 3 and "
-              "0 1 3 2:"),
+              "2 3 and 0 1 3 2:"),
         figure("independent of\n" + matrix(two)),
         prose("One ncclReduce, one root, and two orders. The same token in two places of the buffer:"),
         figure(tell_apart(before, after, bf16, witness->leaves, place(example.before), place(example.after)) + "\n"),
         prose("So a fixed root assumes that all channels in use share one ring. Pinning NCCL to one channel, as vLLM's "
-              "mode "
-              "does, makes that true. Combines that add in rank order with their own hand, like `gather_ordered`, need "
-              "no "
-              "such promise.")};
+              "mode does, makes that true. Combines that add in rank order with their own hand, like `gather_ordered`, "
+              "need no such promise.")};
     lesson.question = "With 3 ranks and different rings, does one ncclReduce use different orders?";
     lesson.answer = {
-        prose("No. The walk to the root is one addition of the other two, then the root's own value, and the "
-              "first addition commutes. Three ranks need no assumption about rings; four do.")};
+        prose("No. The walk to the root is one addition of the other two, then the root's own value, and the first "
+              "addition commutes. Three ranks need no assumption about rings; four do.")};
     lesson.command =
         "samesum order invariance --rings '0,1,2,3;0,1,3,2' --schemes vllm_default,fixed_root,gather_ordered";
     lesson.result = fmt::format(
@@ -331,22 +316,21 @@ Lesson order_free() {
     lesson.minutes = 3;
     lesson.text = {
         prose(fmt::format(
-            "`gather_ordered`, `exchange_ordered` and `direct_ordered` fix the order: always 0, 1, 2, ... "
-            "`exact` removes it: every value enters unrounded, as an integer of many bits, and the sum is "
-            "rounded once. Integers associate, so no order can show. 512, 1, -512 and 0.5 in bfloat16, in all "
-            "{} orders:",
+            "`gather_ordered`, `exchange_ordered` and `direct_ordered` fix the order: always 0, 1, 2, ... `exact` "
+            "removes it: every value enters unrounded, as an integer of many bits, and the sum is rounded once. "
+            "Integers associate, so no order can show. 512, 1, -512 and 0.5 in bfloat16, in all {} orders:",
             orders.size())),
         figure(fmt::format("per hop  {} results: {}\nexact    {} result:  {}\n", per_hop.size(),
                            listed(bf16, std::vector<Bits>(per_hop.begin(), per_hop.end())), exact.size(),
                            with_pattern(bf16, right))),
         worked_sum({.format = bf16, .accumulation = Accumulation::exact}, four, values)};
     lesson.question = "Rank order always gives the same bits. What is an order-free sum good for, then?";
-    lesson.answer = {prose(fmt::format(
-        "Rank order is one order only as long as the ranks stay the same. 512, 1, -512, 1 on four ranks make "
-        "{}; two ranks that each add their own two first make {}. An exact sum of all four is {} on any "
-        "number of ranks, provided that every value reaches it unrounded.",
-        exact_decimal(bf16, sum_of(bf16, four, split)), exact_decimal(bf16, sum_of(bf16, two, split)),
-        exact_decimal(bf16, exact_sum(bf16, split))))};
+    lesson.answer = {
+        prose(fmt::format("Rank order is one order only as long as the ranks stay the same. 512, 1, -512, 1 on four "
+                          "ranks make {}; two ranks that each add their own two first make {}. An exact sum of all "
+                          "four is {} on any number of ranks, provided that every value reaches it unrounded.",
+                          exact_decimal(bf16, sum_of(bf16, four, split)), exact_decimal(bf16, sum_of(bf16, two, split)),
+                          exact_decimal(bf16, exact_sum(bf16, split))))};
     lesson.command = "samesum sum eval --dtype bfloat16 --rounding exact --values '512 1 -512 0.5' --explain";
     lesson.result = fmt::format("= {}", hex(bf16, right));
     lesson.exercise = {"1e30, 1, -1e30 and 0.5 in bfloat16: what is the order-free sum?", "one value, e.g. '1e30'",

@@ -141,8 +141,8 @@ void print_list(const std::vector<Lesson>& all) {
                    titles, lesson.minutes);
     }
     fmt::print(
-        "\n{} minutes in all. samesum teach {} shows the first, samesum teach --all all of them;\n"
-        "samesum teach --html FILE makes a page of them, with a reduction to step through.\n",
+        "\n{} minutes in all. samesum teach {} shows the first, samesum teach --all all of them;\nsamesum teach --html "
+        "FILE makes a page of them, with a reduction to step through.\n",
         minutes, all.front().name);
 }
 
@@ -154,8 +154,8 @@ Exit write_page(const Options& options, const std::vector<Lesson>& all) {
         const Format format = parse_format(options.get<std::string>("dtype"));
         if (format != Format::bfloat16 && format != Format::float16 && format != Format::float32)
             throw UsageError(
-                fmt::format("--dtype {}: --values go with bfloat16, float16 or float32; every value of "
-                            "float8 is on the page anyway",
+                fmt::format("--dtype {}: --values go with bfloat16, float16 or float32; every value of float8 is on "
+                            "the page anyway",
                             name(format)));
         std::string spaced = *values;
         std::replace(spaced.begin(), spaced.end(), ',', ' ');
@@ -176,14 +176,13 @@ Exit write_page(const Options& options, const std::vector<Lesson>& all) {
 }  // namespace
 
 Exit teach_command(std::span<const std::string> arguments) {
-    Options options(
-        "teach [LESSON] [flags]",
-        "Lessons on why an order of additions shows, each a few minutes long, every number of them computed as "
-        "it is shown.\nWithout LESSON (its name or number): the list. On a terminal a lesson waits for a key "
-        "before its answer.",
-        {"samesum teach", "samesum teach addition", "samesum teach addition --answer '1.25'", "samesum teach --all",
-         "samesum teach --html lessons.html",
-         "samesum teach --html lessons.html --dtype bfloat16 --values '0.1 0.2 100 -100'"});
+    Options options("teach [LESSON] [flags]",
+                    "Lessons on why an order of additions shows, each a few minutes long, every number of them "
+                    "computed as it is shown.\nWithout LESSON (its name or number): the list. On a terminal a lesson "
+                    "waits for a key before its answer.",
+                    {"samesum teach", "samesum teach addition", "samesum teach addition --answer '1.25'",
+                     "samesum teach --all", "samesum teach --html lessons.html",
+                     "samesum teach --html lessons.html --dtype bfloat16 --values '0.1 0.2 100 -100'"});
     options.positional("LESSON", 1);
     const auto word = [](const char* shown_as) { return po::value<std::string>()->value_name(shown_as); };
     options.add()("all", "all lessons, without a pause")(

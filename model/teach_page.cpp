@@ -58,36 +58,32 @@ ReductionTree combined(Scheme scheme, Algorithm algorithm, int ranks, int owner)
 }
 
 constexpr std::array page_schemes{
-    PageScheme{
-        "reduce_scatter, ring", "ring",
-        "ncclReduceScatter along a ring. The owner's successor begins, the owner adds last. vLLM's default while "
-        "each rank owns as many tokens.",
-        [](int ranks, int owner) { return combined(Scheme::reduce_scatter, Algorithm::ring, ranks, owner); }},
-    PageScheme{
-        "reduce_scatter, PAT", "tree",
-        "ncclReduceScatter by PAT, NCCL's parallel aggregated trees for one rank a node. Each owner has a tree of "
-        "its own.",
-        [](int ranks, int owner) { return combined(Scheme::reduce_scatter, Algorithm::pat, ranks, owner); }},
+    PageScheme{"reduce_scatter, ring", "ring",
+               "ncclReduceScatter along a ring. The owner's successor begins, the owner adds last. vLLM's default "
+               "while each rank owns as many tokens.",
+               [](int ranks, int owner) { return combined(Scheme::reduce_scatter, Algorithm::ring, ranks, owner); }},
+    PageScheme{"reduce_scatter, PAT", "tree",
+               "ncclReduceScatter by PAT, NCCL's parallel aggregated trees for one rank a node. Each owner has a tree "
+               "of its own.",
+               [](int ranks, int owner) { return combined(Scheme::reduce_scatter, Algorithm::pat, ranks, owner); }},
     PageScheme{"reduce_per_owner, ring", "ring",
                "One ncclReduce for each owner, root = owner. vLLM's default when ranks own unequal numbers of tokens. "
                "Owner for owner the orders of the ring reduce_scatter.",
                [](int ranks, int owner) { return combined(Scheme::reduce_per_owner, Algorithm::ring, ranks, owner); }},
-    PageScheme{
-        "all_reduce, tree", "tree",
-        "ncclAllReduce up NCCL's tree of one channel: each rank adds its children's sums to its own value. Every "
-        "rank gets the result, so the owner does not matter; the channel does.",
-        [](int ranks, int) {
-            const Communicator comm{.topology = Topology::one_rank_per_node(ranks)};
-            return plan_call(comm, {.collective = Collective::all_reduce, .count = 1},
-                             {Algorithm::tree, Protocol::simple})
-                .schedule.segment_at(0)
-                .order.as_tree();
-        }},
-    PageScheme{
-        "fixed_root", "ring",
-        "One ncclReduce to rank 0, then a scatter that only moves bits. One order for every owner, as long as all "
-        "channels share one ring.",
-        [](int ranks, int owner) { return combined(Scheme::fixed_root, Algorithm::ring, ranks, owner); }},
+    PageScheme{"all_reduce, tree", "tree",
+               "ncclAllReduce up NCCL's tree of one channel: each rank adds its children's sums to its own value. "
+               "Every rank gets the result, so the owner does not matter; the channel does.",
+               [](int ranks, int) {
+                   const Communicator comm{.topology = Topology::one_rank_per_node(ranks)};
+                   return plan_call(comm, {.collective = Collective::all_reduce, .count = 1},
+                                    {Algorithm::tree, Protocol::simple})
+                       .schedule.segment_at(0)
+                       .order.as_tree();
+               }},
+    PageScheme{"fixed_root", "ring",
+               "One ncclReduce to rank 0, then a scatter that only moves bits. One order for every owner, as long as "
+               "all channels share one ring.",
+               [](int ranks, int owner) { return combined(Scheme::fixed_root, Algorithm::ring, ranks, owner); }, true},
     PageScheme{"gather_ordered", "tree",
                "Every owner gathers the partials and adds them itself, in rank order; so do exchange_ordered and "
                "direct_ordered. One order for every owner, whatever NCCL does.",
@@ -138,7 +134,7 @@ constexpr std::array names_of_ways{"exact", "cut", "cut_at_tie", "raised", "rais
 
 class Ways {
 public:
-    std::uint8_t index_of(Format format, Bits left, Bits right) {
+    std::size_t index_of(Format format, Bits left, Bits right) {
         Entry entry{"special", ""};
         if (is_finite(format, left) && is_finite(format, right)) {
             const Rounding rounding = rounding_of_sum(format, left, right);
@@ -151,8 +147,7 @@ public:
         const auto found = std::find(entries_.begin(), entries_.end(), entry);
         const auto index = static_cast<std::size_t>(found - entries_.begin());
         if (found == entries_.end()) entries_.push_back(entry);
-        ensure(index < 256, "a byte tells how a sum was rounded");
-        return static_cast<std::uint8_t>(index);
+        return index;
     }
     [[nodiscard]] Json as_json() const {
         Json list = Json::array();
@@ -220,7 +215,9 @@ Json every_sum(Format format) {
         for (Bits a = 0; a <= b; ++a) {
             ensure(hop.add(a, b) == hop.add(b, a), "addition commutes");
             sums.push_back(static_cast<std::uint8_t>(hop.add(a, b)));
-            ways.push_back(known.index_of(format, a, b));
+            const std::size_t way = known.index_of(format, a, b);
+            ensure(way < 256, "a byte tells how a float8 sum was rounded");
+            ways.push_back(static_cast<std::uint8_t>(way));
         }
     }
     std::stable_sort(by_value.begin(), by_value.end(),
@@ -259,8 +256,8 @@ Json sums_among(Format format, const std::vector<Preset>& presets, const std::se
                 }
             if (sums.size() > most_pairs)
                 throw UsageError(
-                    fmt::format("{} values of {} on {} ranks make more than {} sums, too many for a page; "
-                                "fewer --values or a smaller --ranks would be right",
+                    fmt::format("{} values of {} on {} ranks make more than {} sums, too many for a page; fewer "
+                                "--values or a smaller --ranks would be right",
                                 choices.size(), name(format), ranks, most_pairs));
         }
     std::vector<Bits> patterns;
@@ -272,16 +269,16 @@ Json sums_among(Format format, const std::vector<Preset>& presets, const std::se
     };
     Json json = described(format, presets), decimals = Json::array();
     for (const Bits bits : patterns) decimals.push_back(exact_decimal(format, bits));
-    // left, right, sum: two bytes each, then how it was rounded.
+    // left, right, sum, and how it was rounded: two bytes each.
     std::vector<std::uint8_t> bytes;
     Ways known;
-    for (const auto& [pair, sum] : sums) {
-        for (const Bits bits : {pair.first, pair.second, sum}) {
-            bytes.push_back(static_cast<std::uint8_t>(index_of(bits) >> 8));
-            bytes.push_back(static_cast<std::uint8_t>(index_of(bits) & 255));
+    for (const auto& [pair, sum] : sums)
+        for (const std::size_t word : {index_of(pair.first), index_of(pair.second), index_of(sum),
+                                       known.index_of(format, pair.first, pair.second)}) {
+            ensure(word < 65536, "two bytes name a value, or how a sum was rounded");
+            bytes.push_back(static_cast<std::uint8_t>(word >> 8));
+            bytes.push_back(static_cast<std::uint8_t>(word & 255));
         }
-        bytes.push_back(known.index_of(format, pair.first, pair.second));
-    }
     json["choices"] = choices;
     json["patterns"] = patterns;
     json["decimals"] = decimals;
@@ -343,7 +340,11 @@ std::string teach_page(std::span<const Lesson> lessons, const PageOptions& optio
     const std::size_t at = page.find(mark);
     ensure(at != std::string::npos, "the page has a place for its data");
     page.replace(at, mark.size(), data);
-    ensure(page.size() < most_bytes, "the page stays below 1 MiB");
+    if (page.size() >= most_bytes)
+        throw UsageError(
+            fmt::format("the page would have {} KiB, {} at most; fewer --values or a smaller --ranks would "
+                        "be right",
+                        page.size() / 1024, most_bytes / 1024));
     return page;
 }
 

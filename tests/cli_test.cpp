@@ -24,9 +24,10 @@ using testing::run;
 
 /// Words that begin a command line of each command, and what else that command needs to get as far as its flags.
 const std::vector<std::string> commands{
-    "order show", "order diff",  "order check", "order invariance", "order enumerate", "order paths", "order lint",
-    "sum eval",   "sum witness", "sum expect",  "sum reachable",    "sum mask",        "prove",       "verify",
-    "fuzz",       "run",         "reveal",
+    "order show",    "order diff", "order check", "order invariance", "order enumerate",
+    "order paths",   "order lint", "sum eval",    "sum witness",      "sum expect",
+    "sum reachable", "sum mask",   "prove",       "verify",           "fuzz",
+    "run",           "reveal",     "teach",
 };
 
 struct Row {
@@ -98,6 +99,25 @@ const std::vector<Row> wrong{
     {"fuzz --replay nonsense", "it needs a name, then fields"},
     {"run --sizes 1,x", "'x' is no row count"},
     {"reveal --calls nonsense", "'nonsense' is no call"},
+    {"teach nonsense", "no lesson is called 'nonsense'; one of: addition, two_answers"},
+    {"teach 13", "no lesson is called '13'"},
+    {"teach addition ties", "too many words; it takes LESSON"},
+    {"teach addition --all", "a LESSON, --all or --html FILE, one at a time"},
+    {"teach --answer 1", "--answer: to which lesson?"},
+    {"teach addition --answer", "the required argument for option '--answer' is missing"},
+    {"teach addition --answer one", "'one' is not a number"},
+    {"teach addition --answer '1 2'", "'1 2' holds 2 values; 1 would be right"},
+    {"teach ties --answer many", "'many' is no whole number"},
+    {"teach algorithms --answer '((0 1'", "'((0 1' is not a tree"},
+    {"teach fixed_root --answer perhaps", "'perhaps': yes or no"},
+    {"teach --values '1 2'", "--values goes with --html FILE"},
+    {"teach --html x.html --values '1 x'", "'x' is not a number"},
+    {"teach --html x.html --values 1", "--values: 2 values or more"},
+    {"teach --html x.html --values '1 inf'", "--values: finite numbers"},
+    {"teach --html x.html --dtype int8 --values '1 2'", "--dtype int8: --values go with bfloat16"},
+    {"teach --html x.html --values '0.1 0.23 0.37 0.41 5.3 7.7 91 -3.3 1e4 77'", "too many for a page"},
+    {"teach --html x.html --ranks 9", "--ranks 9: 3 to 8 would be right"},
+    {"teach --html no/such/folder/x.html", "cannot write no/such/folder/x.html"},
     // Files that are not there, not files, or not what they should be.
     {"order check no/such/file", "cannot read no/such/file: No such file"},
     {"order check model", "model is a folder, not a file"},
@@ -115,10 +135,10 @@ const std::vector<Row> wrong{
 bool is_built(const std::string& arguments) {
     static std::set<std::string> said;
     const std::string word = arguments.substr(0, arguments.find(' '));
-    const std::string program = word == "order" || word == "sum"      ? "model"
-                                : word == "prove" || word == "verify" ? "proofs"
-                                : word == "fuzz"                      ? "fuzz"
-                                                                      : "impl";
+    const std::string program = word == "order" || word == "sum" || word == "teach" ? "model"
+                                : word == "prove" || word == "verify"               ? "proofs"
+                                : word == "fuzz"                                    ? "fuzz"
+                                                                                    : "impl";
     if (std::filesystem::exists(std::string(SAMESUM_BINARY_DIR) + "/samesum-" + program)) return true;
     if (said.insert(program).second) fmt::print("skipped: samesum-{} is not built\n", program);
     return false;

@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(its_commands_exist) {
     std::size_t commands = 0;
     for (const std::string& line : lines_of(readme)) {
         std::smatch found;
-        static const std::regex form("^samesum ((order|sum) [a-z]+|prove|fuzz|reveal|run|verify)");
+        static const std::regex form("^samesum ((order|sum) [a-z]+|prove|fuzz|reveal|run|verify|teach)");
         if (!std::regex_search(line, found, form)) continue;
         ++commands;
         const auto help = run(found[1].str() + " --help");

@@ -102,6 +102,7 @@ new_machine fresh
 call order show --ranks 4
 check "packages are installed" called '^apt-get .*install .*g\+\+ cmake ninja-build git .*libboost-test-dev'
 check "RapidCheck too, where apt has it" called '^apt-get .*install .*librapidcheck-dev'
+check "no browser, which is large" never_called '^apt-get .*install .*chromium'
 check "it says so" says 'installing g++'
 check "data on stdout is the program's alone" prints 'model order show --ranks 4'
 check "the program's exit code is passed on" exits 1
@@ -128,6 +129,12 @@ call order show
 check "a failing build cannot answer" exits 3
 check "the compiler is quoted" says 'a.cpp:1: error: broken'
 check "the log is named" says 'build/release/build.log'
+
+new_machine strict
+with=(SAMESUM_STRICT=1)
+call test
+check "where nothing may be skipped a browser is installed" called '^apt-get .*install .*chromium chromium-driver'
+with=()
 
 new_machine other-user
 echo 1000 >"$fake/uid"
