@@ -77,6 +77,8 @@ public:
     /// The next combine is run, even if the last one was the same.
     virtual void forget() {}
     [[nodiscard]] virtual Effort effort() const { return {}; }
+    /// What NCCL wrote about the last call; empty where there is no such thing.
+    [[nodiscard]] virtual std::string said() const { return {}; }
     /// Flags that a replay needs.
     [[nodiscard]] virtual std::string flags() const { return {}; }
 };

@@ -40,15 +40,49 @@ std::uint64_t hash_of(std::string_view text) {
     return hash;
 }
 
-/// As case_of(), but several cases in a row have side a in common.
-Case live_case(const Property& property, std::uint64_t seed, std::uint64_t index, const Limits& limits) {
+/// As case_of(), but several cases in a row have side a in common. `attempt`: another one in its place.
+Case live_case(const Property& property, std::uint64_t seed, std::uint64_t index, const Limits& limits,
+               std::uint64_t attempt = 0) {
     constexpr std::uint64_t in_common = 8;
     const std::uint64_t first = index / in_common * in_common;
     const rc::Random a(rc::Random::Key{seed, hash_of(property.name), first, 1});
-    const rc::Random b(rc::Random::Key{seed, hash_of(property.name), index, 2});
+    const rc::Random b(rc::Random::Key{seed, hash_of(property.name), index, 2 + attempt});
     // Properties that do not share a side draw each case anew.
     return draw_case(property, property.shares_side ? Draw(a, b, static_cast<int>(1 + first % 100), &limits)
                                                     : Draw(b, static_cast<int>(1 + index % 100), &limits));
+}
+
+/// Every so many cases one is chosen among a few: the one that reaches what this property has reached least. What has
+/// been reached depends on seed, shard and the cases before it, and on nothing else.
+constexpr std::uint64_t guided_every = 8, candidates = 6;
+
+Case draw_case(const Tally& tally, const CampaignOptions& options, const Limits& limits, std::uint64_t index) {
+    const Property& property = *tally.property;
+    const auto draw = [&](std::uint64_t attempt) {
+        if (limits.world) return live_case(property, options.seed, index, limits, attempt);
+        const rc::Random random(rc::Random::Key{options.seed, hash_of(property.name), index, attempt});
+        return fuzz::draw_case(property, Draw(random, static_cast<int>(1 + index % 100), &limits));
+    };
+    Case best = draw(0);
+    if (!options.guided || index % guided_every != guided_every - 1) return best;
+    const auto reached = [&](const Case& c) {
+        std::uint64_t least = ~std::uint64_t{0};
+        for (const Side* side : {&c.a, &c.b})
+            if (const auto combination = fuzz::combination(c, *side)) {
+                const auto known = tally.combinations.find(*combination);
+                least = std::min(least, known == tally.combinations.end() ? 0 : known->second);
+            }
+        return least;
+    };
+    std::uint64_t least = reached(best);
+    for (std::uint64_t attempt = 1; attempt < candidates && least > 0; ++attempt) {
+        Case other = draw(attempt);
+        const std::uint64_t times = reached(other);
+        if (times >= least) continue;
+        least = times;
+        best = std::move(other);
+    }
+    return best;
 }
 
 void try_case(Tally& tally, const CampaignOptions& options, const Limits& limits, std::uint64_t index,
@@ -56,8 +90,7 @@ void try_case(Tally& tally, const CampaignOptions& options, const Limits& limits
     const Property& property = *tally.property;
     std::optional<Case> drawn;
     try {
-        drawn = limits.world ? live_case(property, options.seed, index, limits)
-                             : case_of(property, options.seed, index, limits).value();
+        drawn = draw_case(tally, options, limits, index);
     } catch (const NotHere&) {
         ++tally.unfit;
         return;
@@ -76,7 +109,8 @@ void try_case(Tally& tally, const CampaignOptions& options, const Limits& limits
     tally.digest = digest_of(digest_of(digest_of(tally.digest, c.x), result.a), result.b);
     if (property.of_orders) tally.telling += tells_orders(c);
     for (const std::string_view label : classes(c)) ++tally.classes[label];
-    if (const auto reached = combination(c)) ++tally.combinations[*reached];
+    for (const Side* side : {&c.a, &c.b})
+        if (const auto reached = combination(c, *side)) ++tally.combinations[*reached];
     if (result.same) return;
     ++tally.differing;
     if (tally.finding) return;
@@ -215,6 +249,12 @@ Finding investigate(const rc::Shrinkable<Case>& found, Backend& backend, std::op
     const Explanation a = explain(c, c.a, result.a[c.column]), b = explain(c, c.b, result.b[c.column]);
     finding.kind = a.as_modelled && b.as_modelled ? "order change" : !a.as_modelled ? a.what : b.what;
     finding.text = fmt::format("{}\ncase: {}", tell(c, backend), str(c));
+    for (const auto& [side, letter] : {std::pair{&c.a, 'a'}, std::pair{&c.b, 'b'}}) {
+        backend.forget();
+        static_cast<void>(row_of(c, *side, backend));
+        if (const std::string said = backend.said(); !said.empty() && side->maker == Maker::combine)
+            finding.text += fmt::format("\n{}: NCCL said: {}", letter, said);
+    }
     return finding;
 }
 

@@ -55,6 +55,7 @@ struct CampaignOptions {
     std::uint64_t shard = 0, shards = 1;  ///< this machine tries the cases whose number is `shard` modulo `shards`
     int jobs = 1;
     Limits limits{};
+    bool guided = true;                                 ///< steer some cases to combinations that were reached least
     std::function<std::shared_ptr<Backend>()> backend;  ///< one for each job; real ranks serve one job alone
     std::function<void(std::span<const Tally>)> progress{};
 };

@@ -188,7 +188,8 @@ std::vector<Bits> draw_partials(Draw& draw, Format format, std::size_t count) {
     if (count > 2 && draw.one_in(4)) {
         const std::size_t idle = 1 + draw.below(count - 2);
         const Bits zero = draw_sign(draw, traits(format));
-        for (std::size_t i = 0; i < idle; ++i) x[draw.below(count)] = zero;
+        const bool mixed = draw.one_in(2);
+        for (std::size_t i = 0; i < idle; ++i) x[draw.below(count)] = mixed ? draw_sign(draw, traits(format)) : zero;
     }
     return x;
 }
@@ -274,32 +275,61 @@ Manner draw_manner(Draw& draw) {
     return manner;
 }
 
-void draw_straddling(Draw& draw, const Case& c, Side& side) {
+void draw_straddling(Draw& draw, Case& c, Side& side) {
     const auto n = static_cast<std::uint64_t>(side.ranks());
     const auto bytes = static_cast<std::uint64_t>(traits(c.format).bytes());
     // Two channels are in use from 64 KiB (Simple) or 16 KiB a rank (LL) on; eight times that fills several.
     const std::uint64_t elements =
         (std::uint64_t{16384} << draw.below(6)) * (side.protocol == Protocol::ll ? n : 4) / bytes;
-    const std::uint64_t rows = std::max<std::uint64_t>(n, elements / c.hidden + draw.below(3));
-    if (side.scheme == Scheme::reduce_scatter || draw.one_in(3)) {
-        std::fill(side.sizes.begin(), side.sizes.end(), std::max<std::uint64_t>(1, rows / n));
-    } else {
+    std::uint64_t rows = std::max<std::uint64_t>(n, elements / c.hidden + draw.below(3));
+    const auto plan = [&] {
+        const Request request = request_of(c, side);
+        return plan_combine(request.scheme, request.comm, request.routing, c.format, request.options);
+    };
+    const auto cut = [&](bool equal) {
+        if (equal) {
+            std::fill(side.sizes.begin(), side.sizes.end(), std::max<std::uint64_t>(1, rows / n));
+            return;
+        }
         std::uint64_t left = rows;
         for (std::uint64_t r = 0; r + 1 < n; ++r) {
             side.sizes[r] = draw.below(left / 2 + 1);
             left -= side.sizes[r];
         }
         side.sizes.back() = left;
-    }
+    };
+    const bool equal = side.scheme == Scheme::reduce_scatter || draw.one_in(3);
+    cut(equal);
+    const auto any_border = [&](const Schedule& schedule) -> std::optional<std::uint64_t> {
+        if (schedule.parts().empty()) return std::nullopt;
+        const Part part = draw.pick(schedule.parts());
+        const std::uint64_t block = part.begin + draw.below(part.blocks) * part.period;
+        switch (draw.below(4)) {
+            case 0:
+                return part.begin;
+            case 1:
+                return std::min(block + part.length, part.end);
+            case 2:  // a pack of 16 bytes behind a border
+                return std::min(block + 16 / bytes, part.end);
+            default:
+                return block;
+        }
+    };
+    // A call that ends a little before, on or behind what is a border of a longer one.
+    if (draw.one_in(4))
+        if (const auto border = any_border(plan().schedule); border && *border / c.hidden + 2 > n) {
+            rows = std::max<std::uint64_t>(n, *border / c.hidden + draw.below(3));
+            cut(equal);
+        }
     const std::uint64_t all = Routing{side.sizes, 1}.rows();
     side.row = draw.below(all);
-    if (draw.one_in(2)) return;
-    const Request request = request_of(c, side);
-    const CombinePlan plan = plan_combine(request.scheme, request.comm, request.routing, c.format, request.options);
-    if (plan.schedule.parts().empty()) return;
-    const Part part = draw.pick(plan.schedule.parts());
-    const std::uint64_t border = part.begin / c.hidden + draw.below(3);
-    side.row = std::clamp<std::uint64_t>(border, 1, all) - 1;
+    if (draw.one_in(3)) return;
+    // The token's element beside a border, and with it the row across it or at it.
+    if (const auto border = any_border(plan().schedule)) {
+        const std::uint64_t element = std::clamp<std::uint64_t>(*border + draw.below(3), 1, all * c.hidden) - 1;
+        side.row = element / c.hidden;
+        if (&side == &c.a) c.column = element % c.hidden;
+    }
 }
 
 rc::Gen<Bits> edge_bits(Format format) {
@@ -654,6 +684,7 @@ std::vector<std::string_view> classes(const Case& c) {
     label(cancels, "data: cancels");
     label(most - least >= t.precision(), "data: wide");
     label(zeros > 0, "data: k of n");
+    label(zeros > 0 && zeros + 1 >= c.x.size() && c.x.size() > 1, "data: 1 of n");
     for (const Side* side : {&c.a, &c.b}) {
         if (!has_call(*side)) {
             label(side == &c.a, "trees alone");

@@ -121,9 +121,10 @@ inline constexpr std::array all_data{Data::wide,       Data::ladder,   Data::tie
 [[nodiscard]] std::vector<Ring> draw_rings(Draw& draw, int ranks, bool one_ring);
 /// Rows of each rank, at least one row in all. `spread`: at least two ranks own rows.
 [[nodiscard]] std::vector<std::uint64_t> draw_sizes(Draw& draw, int ranks, bool equal, bool spread);
-/// Sizes whose buffer crosses borders between the channels of the side's call, and the token's row on such a border or
-/// anywhere. The borders are those of the model's own schedule.
-void draw_straddling(Draw& draw, const Case& c, Side& side);
+/// Sizes whose buffer crosses borders between the channels of the side's call or ends beside one, and the token's
+/// element beside a border of a channel, a chunk or a pack of 16 bytes, or anywhere. The borders are those of the
+/// model's own schedule.
+void draw_straddling(Draw& draw, Case& c, Side& side);
 /// How a call is run, where that can be chosen.
 [[nodiscard]] Manner draw_manner(Draw& draw);
 

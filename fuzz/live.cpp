@@ -156,10 +156,10 @@ void LiveBackend::run(const gpu::CombineRun& run) {
             // A communicator's first call connects its ranks, which no graph can do.
             gpu::CombineRun first = run;
             first.captured = false;
-            ranks_->combine(first);
+            (void)ranks_->combine(first);
             ++calls_;
         }
-        ranks_->combine(run);
+        said_ = ranks_->combine(run);
         ++calls_;
         warm_.insert(run.scheme);
     } catch (const gpu::Refusal& refusal) {

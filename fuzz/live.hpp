@@ -31,8 +31,8 @@ public:
     [[nodiscard]] virtual Communicator open(const World& world) = 0;
     /// Where rank `rank`'s partials of so many bytes are to be written; stays where it is while `bytes` does.
     [[nodiscard]] virtual std::span<std::byte> input(int rank, std::uint64_t bytes) = 0;
-    /// Combines them. Throws gpu::Refusal, other Inconclusives.
-    virtual void combine(const gpu::CombineRun& run) = 0;
+    /// Combines them; returns what NCCL wrote about its calls. Throws gpu::Refusal, other Inconclusives.
+    virtual std::string combine(const gpu::CombineRun& run) = 0;
     /// The [rows, hidden] result.
     [[nodiscard]] virtual std::span<const std::byte> result(std::uint64_t bytes) const = 0;
 };
@@ -65,6 +65,7 @@ public:
     void plant(std::string_view fault) override;
     void forget() override { remembered_.clear(); }
     [[nodiscard]] Effort effort() const override { return {.tries = 2000, .seconds = 60}; }
+    [[nodiscard]] std::string said() const override { return said_; }
     [[nodiscard]] std::string flags() const override { return flags_; }
 
     /// Calls that were made, and communicators.
@@ -95,7 +96,7 @@ private:
 
     std::unique_ptr<Ranks> ranks_;
     std::vector<World> worlds_;
-    std::string flags_, fault_;
+    std::string flags_, fault_, said_;
     std::shared_ptr<const World> open_;
     std::vector<std::string> closed_;  ///< by world: why it cannot be opened
     std::set<std::string> told_;       ///< worlds whose opening stderr has heard of

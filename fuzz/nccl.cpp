@@ -44,7 +44,7 @@ public:
         return gpu::described_communicator(*ranks_);
     }
     std::span<std::byte> input(int rank, std::uint64_t bytes) override { return ranks_->input(rank, bytes); }
-    void combine(const gpu::CombineRun& run) override { (void)ranks_->combine(run); }
+    std::string combine(const gpu::CombineRun& run) override { return ranks_->combine(run).said; }
     std::span<const std::byte> result(std::uint64_t bytes) const override { return ranks_->result(bytes); }
 
     [[nodiscard]] int gpus() const { return static_cast<int>(hardware_.gpus.size()); }
@@ -70,12 +70,13 @@ public:
         buffer.resize(bytes);
         return buffer;
     }
-    void combine(const gpu::CombineRun& run) override {
+    std::string combine(const gpu::CombineRun& run) override {
         const SumUnderTest sum = plugin_.sum(run.format, static_cast<int>(inputs_.size()), run.routing.elements());
         result_ = sum.run_data([&](int rank, std::span<std::byte> buffer) {
             const auto& from = inputs_[static_cast<std::size_t>(rank)];
             std::copy_n(from.begin(), buffer.size(), buffer.begin());
         });
+        return {};
     }
     std::span<const std::byte> result(std::uint64_t bytes) const override { return result_.first(bytes); }
 

@@ -32,7 +32,7 @@ struct Wanted {
     bool only_pat = false;
 };
 
-void draw_place(Draw& draw, const Case& c, Side& side, const Wanted& wanted) {
+void draw_place(Draw& draw, Case& c, Side& side, const Wanted& wanted) {
     // Real ranks need long for large calls.
     const std::uint64_t seldom = draw.world() != nullptr ? 24 : 4;
     const bool large = by_nccl(side.scheme) && draw.fixed_rows() == 0 &&
@@ -484,6 +484,25 @@ Property predicted() {
     return property;
 }
 
+Property call_repeats() {
+    Property property{.name = "call_repeats",
+                      .sentence =
+                          "the same call makes the same bits again: eager or captured, in place or not, aligned "
+                          "or not, on another communicator",
+                      .scope = "2 to 16 ranks, every scheme",
+                      .schemes = {all_schemes.begin(), all_schemes.end()}};
+    property.draw = [](Draw& draw) {
+        const bool one_ring = draw.world() != nullptr && draw.world()->one_ring();
+        const Wanted wanted{.scheme = draw.scheme(all_schemes), .least_ranks = 2, .one_ring = one_ring, .pat = true};
+        return draw_token(draw, wanted);
+    };
+    property.objection = [](const Case& c) -> std::string {
+        if (c.a.maker != Maker::combine || !alike(c.a, c.b)) return "both sides are one combine";
+        return {};
+    };
+    return property;
+}
+
 Property any_root() {
     Property property{.name = "fixed_root_is_root_invariant",
                       .sentence = "the root may be any rank",
@@ -518,8 +537,8 @@ std::span<const Property> properties() {
                      Verdict::refuted),
             two_ranks(), three_ranks()};
         for (Property& property : invariances()) table.push_back(std::move(property));
-        for (auto make :
-             {with_pat, any_root, broadcast_equals_root, ordered_agree, exact_order_free, pure_movement, predicted})
+        for (auto make : {call_repeats, with_pat, any_root, broadcast_equals_root, ordered_agree, exact_order_free,
+                          pure_movement, predicted})
             table.push_back(make());
         return table;
     }();
@@ -594,7 +613,12 @@ std::vector<Bits> row_of(const Case& c, const Side& side, Backend& backend) {
 }
 
 Comparison compare(const Case& c, Backend& backend) {
-    Comparison result{row_of(c, c.a, backend), row_of(c, c.b, backend), true, c.column};
+    Comparison result;
+    result.column = c.column;
+    result.a = row_of(c, c.a, backend);
+    // What is the same call is made twice.
+    if (c.a == c.b) backend.forget();
+    result.b = row_of(c, c.b, backend);
     ensure(result.a.size() == c.hidden && result.b.size() == c.hidden, "a row has hidden elements");
     result.same = result.a == result.b;
     if (result.same && c.a.maker == Maker::combine && c.b.maker == Maker::prediction) {
@@ -629,21 +653,34 @@ Case about_element(const Case& c, const Element& element) {
     return other;
 }
 
-std::optional<Combination> combination(const Case& c) {
-    if (c.a.maker != Maker::combine || !by_nccl(c.a.scheme)) return std::nullopt;
-    const Request request = request_of(c, c.a);
+std::optional<Combination> combination(const Case& c, const Side& side) {
+    if (side.maker != Maker::combine || !by_nccl(side.scheme)) return std::nullopt;
+    const Request request = request_of(c, side);
     const CombinePlan plan =
         plan_combine(request.scheme, request.comm, request.routing, request.format, request.options);
     std::uint64_t channels = 0;
     for (const Part& part : plan.schedule.parts()) channels |= std::uint64_t{1} << (part.channel % 64);
-    return Combination{c.a.scheme, dispatched(c.a.scheme, request.routing), *request.options.forced.algorithm,
-                       c.a.protocol, std::popcount(channels)};
+    const std::uint64_t begin = side.row * c.hidden, end = begin + c.hidden, all = request.routing.elements();
+    const Segment segment = plan.schedule.segment_at(begin);
+    const bool whole = segment.begin == 0 && segment.end >= all;
+    const bool at_border = (segment.begin == begin && begin > 0) || (segment.end == end && end < all);
+    const auto cut = whole               ? Combination::Cut::whole
+                     : segment.end < end ? Combination::Cut::across
+                     : at_border         ? Combination::Cut::at_border
+                                         : Combination::Cut::inside;
+    return Combination{side.scheme,
+                       dispatched(side.scheme, request.routing),
+                       *request.options.forced.algorithm,
+                       side.protocol,
+                       cut,
+                       std::popcount(channels)};
 }
 
 std::string str(const Combination& c) {
-    return fmt::format("{}{} {} {}", name(c.scheme),
+    static constexpr std::array cuts{"one order", "row inside an order", "row at a border", "row across a border"};
+    return fmt::format("{}{} {} {}, {}", name(c.scheme),
                        c.scheme == c.dispatched ? "" : fmt::format(" as {}", name(c.dispatched)), name(c.algorithm),
-                       name(c.protocol));
+                       name(c.protocol), cuts.at(static_cast<std::size_t>(c.cut)));
 }
 
 bool tells_orders(const Case& c) {

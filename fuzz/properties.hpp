@@ -69,12 +69,19 @@ struct Combination {
     Scheme scheme = Scheme::fixed_root, dispatched = Scheme::fixed_root;
     Algorithm algorithm = Algorithm::ring;
     Protocol protocol = Protocol::simple;
+    /// How the token's row lies among the segments of the model's orders.
+    enum class Cut : std::uint8_t {
+        whole,      ///< one order makes the whole call
+        inside,     ///< several orders make the call, one of them the row
+        at_border,  ///< the row begins or ends where an order does
+        across,     ///< several orders make the row
+    } cut = Cut::whole;
     int channels = 0;  ///< that the call's elements travel on
     friend auto operator<=>(const Combination&, const Combination&) = default;
 };
 /// Nothing where no call of NCCL adds.
-[[nodiscard]] std::optional<Combination> combination(const Case& c);
-/// "vllm_default as reduce_scatter PAT SIMPLE", without the channels.
+[[nodiscard]] std::optional<Combination> combination(const Case& c, const Side& side);
+/// "vllm_default as reduce_scatter PAT SIMPLE, row across a border", without the channels.
 [[nodiscard]] std::string str(const Combination& combination);
 
 /// Do some of a few other orders make other bits of the case's x? Else no order could show on it.

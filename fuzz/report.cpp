@@ -143,7 +143,7 @@ std::string coverage_of(std::span<const Tally> tallies) {
     }
     std::string text;
     for (const auto& [combination, reached] : lines)
-        text += fmt::format("  {:<50} {:>10}  on {} channels\n", str(combination), reached.first, reached.second);
+        text += fmt::format("  {:<64} {:>10}  on {} channels\n", str(combination), reached.first, reached.second);
     return text;
 }
 

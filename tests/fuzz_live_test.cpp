@@ -45,7 +45,7 @@ public:
         buffer.resize(bytes);
         return buffer;
     }
-    void combine(const gpu::CombineRun& run) override {
+    std::string combine(const gpu::CombineRun& run) override {
         ++calls;
         captured += run.captured;
         if (wrong_ == Wrong::dies && calls % 50 == 0) throw Inconclusive("rank 1 died");
@@ -74,6 +74,7 @@ public:
         if (run.fault == "ring_order") result_[result_.size() / 2] ^= std::byte{1};
         if (run.fault == "sizes_rotated") throw Inconclusive("rank 2 died");
         if (wrong_ == Wrong::shows_shift && run.shift % 2 == 1 && run.in_place) result_[0] ^= std::byte{1};
+        return "Reduce: 8 Bytes -> Algo RING";
     }
     std::span<const std::byte> result(std::uint64_t bytes) const override {
         return std::span<const std::byte>(result_).first(bytes);
@@ -190,6 +191,7 @@ BOOST_AUTO_TEST_CASE(a_wrong_order_is_found_and_made_small) {
     BOOST_TEST(tally.finding->minimal.hidden == 1u);
     BOOST_TEST((tally.finding->minimal.a.manner == Manner{}));
     BOOST_TEST(tally.finding->kind.starts_with("another order"), tally.finding->kind);
+    BOOST_TEST(tally.finding->text.find("a: NCCL said: Reduce: 8 Bytes") != std::string::npos, tally.finding->text);
     BOOST_TEST(!evidence_of(tally, "ranks").as_claimed());
 }
 
