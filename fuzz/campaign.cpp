@@ -302,6 +302,8 @@ std::vector<Tally> run_campaign(const CampaignOptions& options) {
                         if (worlds > 0 && ++troubles >= most_troubles) given_up = reason.what();
                     }
                     tally.seconds += monotonic_seconds() - start;
+                    // A round on real ranks takes many seconds.
+                    if (worlds > 0 && options.progress) options.progress(tallies);
                 }
             } catch (...) {
                 const std::lock_guard lock(guard);

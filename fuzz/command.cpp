@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "fuzz/campaign.hpp"
@@ -240,14 +241,7 @@ std::size_t replay_corpus(const std::string& folder, Backend& backend, std::vect
 void keep_findings(const std::string& folder, std::span<const Tally> tallies, const Head& head) {
     for (const Tally& tally : tallies) {
         if (!tally.finding || tally.property->expected == Verdict::refuted) continue;
-        const Finding& finding = *tally.finding;
-        const std::string line = str(finding.minimal);
-        std::uint64_t hash = 0;
-        for (const char c : line) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-        write_file((fs::path(folder) / fmt::format("{}-{:08x}.txt", tally.property->name, hash >> 32)).string(),
-                   fmt::format("# {}: {}\n# seed {}, commit {}, {}\n# found as: {}\n# kind: {}\n{}\nreplay: {}\n",
-                               tally.property->name, tally.property->sentence, head.seed, head.commit, head.backend,
-                               str(finding.original), finding.kind, finding.text, finding.replay));
+        write_file((fs::path(folder) / (finding_name(tally) + ".txt")).string(), finding_file(head, tally));
     }
 }
 
@@ -289,6 +283,8 @@ Exit fuzz_command(std::span<const std::string> arguments) {
         "fault", po::value<std::string>()->default_value("none"), "of nccl: a planted mistake, in test builds")(
         "replay", po::value<std::string>()->value_name("LINE"), "one case, or a file with cases")(
         "corpus", po::value<std::string>()->value_name("DIR"), "replay its findings first, write new ones to it")(
+        "bundle", po::value<std::string>()->value_name("DIR"),
+        "a folder for each finding, to attach to a bug report: text, replay, versions, environment, JSON")(
         "junit", po::value<std::string>()->value_name("FILE"), "also write the answer as JUnit XML")(
         "shard", po::value<std::string>()->default_value("0/1")->value_name("I/N"), "this machine's part of the cases")(
         "ranks", po::value<std::string>()->value_name("LIST"), "only so many ranks (of nccl 2,4,8 if nothing is said)")(
@@ -373,9 +369,14 @@ Exit fuzz_command(std::span<const std::string> arguments) {
 
     Progress progress("fuzz");
     const double began = monotonic_seconds();
+    double shown = 0;
     campaign.progress = [&](std::span<const Tally> tallies) {
+        if (monotonic_seconds() - shown < 0.1) return;
+        shown = monotonic_seconds();
         std::uint64_t cases = 0, findings = 0;
+        std::set<Combination> reached;
         for (const Tally& tally : tallies) {
+            for (const auto& [combination, count] : tally.combinations) reached.insert(combination);
             cases += tally.cases;
             findings += tally.finding && tally.property->expected == Verdict::upheld;
         }
@@ -385,8 +386,9 @@ Exit fuzz_command(std::span<const std::string> arguments) {
         if (campaign.cases)
             left = fmt::format(", {:.0f} %", 100.0 * static_cast<double>(cases * campaign.shards) /
                                                  static_cast<double>(*campaign.cases * tallies.size()));
-        progress.update(fmt::format("{} cases, {:.0f} a second, {} findings{}", cases,
-                                    static_cast<double>(cases) / std::max(seconds, 1e-3), findings, left));
+        progress.update(fmt::format("{} cases, {:.0f} a second, {} combinations of NCCL's, {} findings{}", cases,
+                                    static_cast<double>(cases) / std::max(seconds, 1e-3), reached.size(), findings,
+                                    left));
     };
     const std::vector<Tally> tallies = run_campaign(campaign);
     const double seconds = monotonic_seconds() - began;
@@ -402,8 +404,12 @@ Exit fuzz_command(std::span<const std::string> arguments) {
     if (!options.has("property") && campaign.shard == 0 && !live)
         for (Evidence& line : small_worlds(*backend, !options.has("ledger"))) evidence.push_back(std::move(line));
     if (corpus) keep_findings(*corpus, tallies, head);
-    if (file) write_json(*file, json_of(head, tallies, hunts, evidence));
-    if (const auto junit = options.find<std::string>("junit")) write_file(*junit, junit_of(evidence));
+    const nlohmann::ordered_json document = json_of(head, tallies, hunts, evidence);
+    if (file) write_json(*file, document);
+    if (const auto bundles = options.find<std::string>("bundle"))
+        for (const std::string& bundle : write_bundles(*bundles, head, tallies, document))
+            fmt::print(stderr, "samesum fuzz: {}: attach this folder to a report\n", bundle);
+    if (const auto junit = options.find<std::string>("junit")) write_file(*junit, junit_of(head, evidence));
     if (quiet) return exit_of(evidence);
     std::uint64_t cases = 0;
     for (const Tally& tally : tallies) cases += tally.cases;

@@ -3,6 +3,8 @@
 #include "fuzz/report.hpp"
 
 #include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 #include <boost/property_tree/ptree.hpp>
 #include <boost/property_tree/xml_parser.hpp>
 #include <boost/version.hpp>
@@ -11,9 +13,13 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <utility>
+
+#include "model/cli.hpp"
 
 namespace samesum::fuzz {
 
@@ -95,8 +101,17 @@ nlohmann::ordered_json json_of(const Head& head, std::span<const Tally> tallies,
     return document;
 }
 
-std::string junit_of(std::span<const Evidence> evidence) {
+std::string junit_of(const Head& head, std::span<const Evidence> evidence) {
     boost::property_tree::ptree suite;
+    for (const auto& [name, value] : {std::pair<const char*, std::string>{"seed", fmt::format("{}", head.seed)},
+                                      {"commit", head.commit},
+                                      {"backend", head.backend},
+                                      {"versions", head.versions}}) {
+        boost::property_tree::ptree property;
+        property.put("<xmlattr>.name", name);
+        property.put("<xmlattr>.value", value);
+        suite.add_child("properties.property", property);
+    }
     std::size_t failures = 0, skipped = 0;
     double seconds = 0;
     for (const Evidence& line : evidence) {
@@ -111,6 +126,7 @@ std::string junit_of(std::span<const Evidence> evidence) {
             (undecided ? skipped : failures) += 1;
             boost::property_tree::ptree& why = test.add(undecided ? "skipped" : "failure", "");
             why.put("<xmlattr>.message", what);
+            if (!undecided) why.put("<xmlattr>.type", "not as claimed");
             if (!undecided) why.put_value(fmt::format("{}\n{}\n{}", line.sentence, line.witness, line.replay));
         }
         test.add("system-out", fmt::format("{}\n{}\n{}", line.decided_by, line.detail, line.replay));
@@ -118,16 +134,71 @@ std::string junit_of(std::span<const Evidence> evidence) {
         suite.add_child("testcase", test);
     }
     boost::property_tree::ptree root;
-    boost::property_tree::ptree& head = root.add_child("testsuites.testsuite", suite);
-    head.put("<xmlattr>.name", "samesum fuzz");
-    head.put("<xmlattr>.tests", evidence.size());
-    head.put("<xmlattr>.failures", failures);
-    head.put("<xmlattr>.errors", 0);
-    head.put("<xmlattr>.skipped", skipped);
-    head.put("<xmlattr>.time", fmt::format("{:.3f}", seconds));
+    boost::property_tree::ptree& written = root.add_child("testsuites.testsuite", suite);
+    written.put("<xmlattr>.name", "samesum fuzz");
+    written.put("<xmlattr>.tests", evidence.size());
+    written.put("<xmlattr>.failures", failures);
+    written.put("<xmlattr>.errors", 0);
+    written.put("<xmlattr>.skipped", skipped);
+    written.put("<xmlattr>.time", fmt::format("{:.3f}", seconds));
     std::ostringstream text;
     boost::property_tree::write_xml(text, root, boost::property_tree::xml_writer_make_settings<std::string>(' ', 2));
     return text.str();
+}
+
+std::string finding_name(const Tally& tally) {
+    std::uint64_t hash = 0;
+    for (const char c : str(tally.finding.value().minimal))
+        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    return fmt::format("{}-{:08x}", tally.property->name, hash >> 32);
+}
+
+std::string finding_file(const Head& head, const Tally& tally) {
+    const Finding& finding = tally.finding.value();
+    return fmt::format("# {}: {}\n# seed {}, commit {}, {}\n# {}\n# found as: {}\n# kind: {}\n{}\nreplay: {}\n",
+                       tally.property->name, tally.property->sentence, head.seed, head.commit, head.backend,
+                       head.versions, str(finding.original), finding.kind, finding.text, finding.replay);
+}
+
+namespace {
+
+/// What of this machine may matter to whoever reads the report: never values that could be secrets.
+std::string environment() {
+    std::string text;
+    utsname system{};
+    if (::uname(&system) == 0) text += fmt::format("{} {} {}\n", system.sysname, system.release, system.machine);
+    for (char** variable = ::environ; *variable != nullptr; ++variable) {
+        const std::string_view word(*variable);
+        if (word.starts_with("NCCL_") || word.starts_with("CUDA_") || word.starts_with("SAMESUM_"))
+            text += fmt::format("{}\n", word);
+    }
+    for (const char* file : {"/proc/driver/nvidia/version", "/etc/os-release"})
+        if (std::ifstream stream(file); stream) {
+            text += fmt::format("--- {}\n", file);
+            text.append(std::istreambuf_iterator<char>(stream), {});
+        }
+    return text;
+}
+
+}  // namespace
+
+std::vector<std::string> write_bundles(const std::string& folder, const Head& head, std::span<const Tally> tallies,
+                                       const nlohmann::ordered_json& campaign) {
+    std::vector<std::string> names;
+    for (const Tally& tally : tallies) {
+        if (!tally.finding || tally.property->expected == Verdict::refuted) continue;
+        const std::filesystem::path bundle = std::filesystem::path(folder) / finding_name(tally);
+        std::error_code error;
+        std::filesystem::create_directories(bundle, error);
+        if (error) throw UsageError(fmt::format("--bundle {}: cannot be made: {}", bundle.string(), error.message()));
+        write_file((bundle / "finding.txt").string(), finding_file(head, tally));
+        write_file((bundle / "replay.txt").string(), str(tally.finding->minimal) + "\n");
+        write_file((bundle / "environment.txt").string(),
+                   fmt::format("{}\ncommit {}\n{}\n{}", head.backend, head.commit, head.versions, environment()));
+        write_json((bundle / "campaign.json").string(), campaign);
+        names.push_back(bundle.string());
+    }
+    return names;
 }
 
 std::string coverage_of(std::span<const Tally> tallies) {

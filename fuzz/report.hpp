@@ -26,7 +26,15 @@ struct Head {
 [[nodiscard]] nlohmann::ordered_json json_of(const Head& head, std::span<const Tally> tallies,
                                              std::span<const Hunt> hunts, std::span<const Evidence> evidence);
 /// One testcase for each line of evidence, a failure where it did not come out as claimed.
-[[nodiscard]] std::string junit_of(std::span<const Evidence> evidence);
+[[nodiscard]] std::string junit_of(const Head& head, std::span<const Evidence> evidence);
+/// A finding that did not come out as claimed, as a file that replays it.
+[[nodiscard]] std::string finding_file(const Head& head, const Tally& tally);
+/// "fixed_root_is_routing_invariant-1f3870be", the same for the same minimal case.
+[[nodiscard]] std::string finding_name(const Tally& tally);
+/// A folder for each such finding, to attach to a bug report: finding.txt, replay.txt, environment.txt, campaign.json.
+/// Returns their names. Throws UsageError when they cannot be written.
+std::vector<std::string> write_bundles(const std::string& folder, const Head& head, std::span<const Tally> tallies,
+                                       const nlohmann::ordered_json& campaign);
 /// Labels of classes() with the share of cases that had them.
 [[nodiscard]] std::string histogram_of(std::span<const Tally> tallies);
 /// Combinations of scheme, algorithm and protocol that were reached, and on how many channels.
