@@ -94,6 +94,9 @@ Lesson two_answers() {
     const Bits left = sum_of(format, first_two_first, values), right = sum_of(format, last_two_first, values);
     const Bits exact = exact_sum(format, values);
     ensure(left != right && left == exact, "two orders, two answers, the first of them correctly rounded");
+    const std::vector<Bits> reversed(values.rbegin(), values.rend());
+    ensure(sum_of(format, last_two_first, reversed) == exact && sum_of(format, first_two_first, reversed) != exact,
+           "on other numbers the second order comes closer");
     const auto witness = separating_witness(first_two_first, last_two_first, bf16);
     ensure(witness.has_value(), "two orders are told apart");
 

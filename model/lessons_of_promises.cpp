@@ -120,7 +120,9 @@ Lesson rounded_once() {
             "On normally distributed data of 8 ranks two ring orders differ in {:.0f} % of the elements when each hop "
             "rounds to bfloat16; rounded once, in {} of {} samples. It looks as if the order no longer mattered.",
             100 * share_hop.value(), share_once.changed, share_once.samples)),
-        prose("It still does. float32 has 24 significant bits, and values that lie further apart use them up:"),
+        prose(fmt::format(
+            "It still does. float32 has {} significant bits, and values that lie further apart use them up:",
+            traits(Format::float32).precision())),
         worked_sum(once, first_two_first, shown),
         prose(fmt::format("The order `(0 (1 2))` makes {} of the same values, not {}. Rarely is not never: one token "
                           "in a long answer is enough.",
@@ -128,7 +130,8 @@ Lesson rounded_once() {
     lesson.question =
         "A test draws normal data, rounds once, compares two orders and finds no difference. What has it shown?";
     lesson.answer = {
-        prose("Nothing: on this data it could not have failed. `samesum sum mask` tells beforehand which elements of "
+        prose("Next to nothing: on this data it could hardly have failed. `samesum sum mask` tells beforehand which "
+              "elements of "
               "given tensors can reveal an order at all.")};
     lesson.command = "samesum sum eval --dtype bfloat16 --rounding fp32_once --values '16777216 1 -16777216' --explain";
     lesson.result = "= " + hex(bf16, left);
@@ -181,7 +184,7 @@ Lesson no_order() {
               "bfloat16 loses the millionth, and then the tie:"),
         worked_sum(hop, last_two_first, values),
         prose(fmt::format(
-            "All {} orders make {}. Out comes {}: not a wrong order but a wider adder, float32 rounded once:",
+            "All {} orders make {}. Should {} come out, it was no wrong order but a wider adder, float32 rounded once:",
             all_trees(3).size(), with_pattern(bf16, by_hop.results().front()), with_pattern(bf16, wide))),
         worked_sum(once, last_two_first, values)};
     lesson.question = fmt::format("And if {} came out?", with_pattern(bf16, defect));

@@ -55,11 +55,16 @@ std::string indented(std::string_view text) {
     return result;
 }
 
-std::string as_text(const std::vector<Passage>& passages, std::string_view first = "") {
+/// `first` stands before the first paragraph, or above a figure that comes first.
+std::string as_text(const std::vector<Passage>& passages, const std::string& first = "") {
     std::string result;
     for (const Passage& each : passages) {
+        const std::string before = &each == &passages.front() ? first : "";
         if (!result.empty()) result += "\n";
-        result += each.is_figure ? indented(each.text) : wrapped(each.text, result.empty() ? first : "", "");
+        if (each.is_figure)
+            result += (before.empty() ? "" : std::string(trimmed(before)) + "\n\n") + indented(each.text);
+        else
+            result += wrapped(each.text, before, "");
     }
     return result;
 }
@@ -78,7 +83,8 @@ bool go_on(std::string_view prompt) {
     const ssize_t got = ::read(STDIN_FILENO, &key, 1);
     ::tcsetattr(STDIN_FILENO, TCSANOW, &before);
     fmt::print("\r\x1b[K");
-    return got == 1 && key != 'q' && key != 'Q';
+    constexpr char end_of_input = 4;
+    return got == 1 && key != 'q' && key != 'Q' && key != end_of_input;
 }
 
 std::string heading(const std::vector<Lesson>& all, const Lesson& lesson) {

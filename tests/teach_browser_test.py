@@ -88,15 +88,16 @@ class Browser:
         return self.js("const s = document.querySelector(arguments[0]); s.value = arguments[1];"
                        "s.dispatchEvent(new Event('change')); return s.value", css, str(value))
 
-    def drag(self, css, onto):
+    def drag(self, css, onto, pointer="mouse"):
         """Presses on one element, moves, and lets go on another."""
         self.js("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", css)
-        mouse = [{"type": "pointerMove", "origin": {"element-6066-11e4-a52e-4f735466cecf": self.find(css)}, "x": 0, "y": 0},
+        moves = [{"type": "pointerMove", "origin": {"element-6066-11e4-a52e-4f735466cecf": self.find(css)}, "x": 0, "y": 0},
                  {"type": "pointerDown", "button": 0},
                  {"type": "pointerMove", "duration": 120,
                   "origin": {"element-6066-11e4-a52e-4f735466cecf": self.find(onto)}, "x": 0, "y": 0},
                  {"type": "pointerUp", "button": 0}]
-        self.call("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": mouse}]})
+        self.call("POST", "/actions", {"actions": [
+            {"type": "pointer", "id": pointer, "parameters": {"pointerType": pointer}, "actions": moves}]})
 
     def becomes(self, expression, value):
         """What follows from an event of the browser's own may take a moment."""
@@ -338,8 +339,8 @@ def main():
         page.choose("#scheme", 0)
         page.choose("#format", 2)
         page.choose("#ranks", 8)
-        page.drag("#token", "[data-rank='4']")
-        check("the token can be dragged on a phone", page.js("return state.owner") == 4)
+        page.drag("#token", "[data-rank='4']", "touch")
+        check("the token can be dragged with a finger", page.js("return state.owner") == 4)
         compare_with_engine(page, "on a phone", explained=True)
         fits(page, 375)
         page.js("scrollTo(0, 0)")
