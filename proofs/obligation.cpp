@@ -101,7 +101,7 @@ std::string header(const Obligation& obligation, const Statement& statement, Sat
 }  // namespace
 
 Question Statement::assumptions_question() const {
-    Question question{declarations, {}};
+    Question question{declarations, {}, logic};
     for (const Assumption& assumption : assumptions)
         question.script += fmt::format("; assumed: {}\n(assert {})\n", assumption.name, assumption.formula.text);
     return question;

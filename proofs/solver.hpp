@@ -22,6 +22,7 @@ using Assignment = std::map<std::string, std::uint64_t>;
 struct Question {
     std::string script;                  ///< SMT-LIB 2.6: declarations and assertions, no check-sat
     std::vector<std::string> constants;  ///< whose values are wanted when the answer is yes
+    std::string logic{};                 ///< what the script is written in, if known
 };
 struct Answer {
     Satisfiable satisfiable = Satisfiable::unknown;
