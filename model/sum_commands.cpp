@@ -481,6 +481,13 @@ std::string describe(const Attempt& attempt, Bits result) {
     return text;
 }
 
+/// What is proved of every order of any number of values: `error_is_bounded_in_every_order`.
+std::string describe(const SumBound& bound) {
+    return fmt::format("{:<10} {}\n", "bound",
+                       bound.finite ? fmt::format("every order lies between {:.9g} and {:.9g}", bound.low, bound.high)
+                                    : "none: partial sums may overflow");
+}
+
 const char* word_of(Reach::Verdict verdict) {
     switch (verdict) {
         case Reach::Verdict::reachable:
@@ -602,7 +609,9 @@ Exit sum_reachable(std::span<const std::string> arguments) {
     const std::vector<Bits> leaves = values_of(format, *text);
     if (options.has("list")) {
         const ReachableSums sums(rules.front(), leaves, limits);
+        const SumBound bound = any_order_bound(rules.front(), leaves);
         Json json{{"rounding", name(rules.front().accumulation)}, {"results", Json::array()}};
+        if (bound.finite) json["bound"] = {bound.low, bound.high};
         for (const Bits bits : sums.results()) {
             Json each = as_json(format, bits);
             each["tree"] = sums.tree_for(bits)->str();
@@ -612,13 +621,13 @@ Exit sum_reachable(std::span<const std::string> arguments) {
         for (const Json& each : json["results"])
             fmt::print("{}  {:<24} {}\n", each["bits"].get<std::string>(), each["value"].get<std::string>(),
                        each["tree"].get<std::string>());
-        fmt::print("{} results, {}\n", sums.results().size(), name(rules.front().accumulation));
+        fmt::print("{} results, {}\n{}", sums.results().size(), name(rules.front().accumulation), describe(bound));
         return Exit::as_claimed;
     }
     const Bits result = parse_value(format, options.get<std::string>("result"));
     const Verdict verdict = judge(rules, leaves, result, limits);
     if (json_only(options, as_json(verdict, result))) return exit_of(verdict.verdict);
-    fmt::print("{:<10} {}\n", "result", shown(format, result));
+    fmt::print("{:<10} {}\n{}", "result", shown(format, result), describe(any_order_bound(rules.front(), leaves)));
     for (const Attempt& attempt : verdict.attempts) fmt::print("{}\n", describe(attempt, result));
     if (verdict.verdict == Reach::Verdict::reachable && verdict.attempts.back().reach.tree)
         fmt::print("reachable: by {} ({})\n", verdict.attempts.back().reach.tree->str(),

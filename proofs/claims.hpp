@@ -21,6 +21,8 @@ namespace samesum {
 [[nodiscard]] std::vector<Obligation> claims_of_partition();
 /// That rings, trees and PAT add each rank once: claims_of_trees.cpp.
 [[nodiscard]] std::vector<Obligation> claims_of_trees();
+/// What an order can do to a sum at most: claims_of_rounding.cpp.
+[[nodiscard]] std::vector<Obligation> claims_of_rounding();
 /// False on purpose, impossible, or out of reach: claims that must not come out green. canaries.cpp.
 [[nodiscard]] std::vector<Obligation> canaries();
 

@@ -1,6 +1,6 @@
 // The table of every obligation, and of what the claims assume about NCCL.
 // SPDX-License-Identifier: Apache-2.0
-#include <iterator>
+#include <utility>
 
 #include "proofs/claims.hpp"
 
@@ -8,10 +8,10 @@ namespace samesum {
 
 const std::vector<Obligation>& obligations() {
     static const std::vector<Obligation> table = [] {
-        std::vector<Obligation> all = claims_of_addition();
-        for (auto&& part :
-             {claims_of_schemes(), claims_of_trees(), claims_of_partition(), claims_of_indexing(), canaries()})
-            all.insert(all.end(), part.begin(), part.end());
+        std::vector<Obligation> all;
+        for (const auto part : {claims_of_addition, claims_of_rounding, claims_of_schemes, claims_of_trees,
+                                claims_of_partition, claims_of_indexing, canaries})
+            for (Obligation& each : part()) all.push_back(std::move(each));
         return all;
     }();
     return table;
