@@ -2,35 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <string_view>
 
+#include "impl/fault.hpp"
 #include "impl/nccl.hpp"
 #include "impl/peer_memory.hpp"
 #include "model/combine.hpp"
 #include "model/routing.hpp"
 
 namespace samesum::gpu {
-
-/// Mistakes that a combine can be told to make, so that tests can show that they would be caught. Only builds with
-/// SAMESUM_FAULTS obey; others throw UsageError.
-enum class Fault : std::uint8_t {
-    none,
-    root_is_owner,              ///< fixed_root reduces each chunk to its owner
-    offset_by_one_row,          ///< chunks are taken one row too early
-    root_copy_on_other_stream,  ///< fixed_root's root copies its own chunk without waiting for the reduce
-    missing_wait,               ///< the ordered sum does not wait for what it adds
-    ring_order,                 ///< ordered sums begin with the owner's successor, as rings do
-    fp32_instead_of_per_hop,    ///< ordered sums round once
-    stale_receive_buffer,       ///< gather and exchange add what the last call received
-    sizes_rotated,              ///< rank r takes rank r + 1's size
-};
-inline constexpr std::array all_faults{
-    Fault::root_is_owner, Fault::offset_by_one_row,       Fault::root_copy_on_other_stream, Fault::missing_wait,
-    Fault::ring_order,    Fault::fp32_instead_of_per_hop, Fault::stale_receive_buffer,      Fault::sizes_rotated};
-[[nodiscard]] std::string_view name(Fault fault);
-[[nodiscard]] Fault parse_fault(std::string_view word);
 
 /// What every rank must say alike.
 struct CombineRequest {
@@ -41,6 +21,11 @@ struct CombineRequest {
     Accumulation accumulation = Accumulation::per_hop;  ///< of the ordered schemes
     Fault fault = Fault::none;
 };
+
+/// The fastest way to add in rank order, by the tables in tests/golden/observed (two H200s): direct_ordered at every
+/// size where NVLink joins all ranks. Elsewhere a small all-gather beats an exchange, whose messages are one for each
+/// pair of ranks; the larger buffer is gathered `ranks` times over. Every choice makes the same bits.
+[[nodiscard]] Scheme fastest_ordered(bool one_nvlink_domain, const Routing& routing, Format format);
 
 /// Scratch memory on the device that rank `rank` needs for the request; may be 0. For direct_ordered the peers' memory
 /// takes its place.

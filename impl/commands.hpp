@@ -13,6 +13,7 @@ namespace samesum::gpu {
 
 Exit run_command(std::span<const std::string> arguments);
 Exit reveal_command(std::span<const std::string> arguments);
+Exit bench_command(std::span<const std::string> arguments);
 
 /// Names and versions of what the real backend is built with and of what it finds here.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> versions();

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <sstream>
@@ -66,14 +67,21 @@ std::uint64_t whole_number(const std::string& text, const char* flag) {
     return number;
 }
 
+std::vector<std::string> nccl_variables() {
+    std::vector<std::string> variables;
+    for (char** variable = environ; *variable != nullptr; ++variable)
+        if (std::string_view(*variable).starts_with("NCCL_")) variables.emplace_back(*variable);
+    std::sort(variables.begin(), variables.end());
+    return variables;
+}
+
 std::string describe_run(const LiveRanks& ranks) {
     const Hardware& hardware = ranks.hardware();
     std::string text = fmt::format("# NCCL {}, CUDA {}, driver for CUDA {}, {} x {} sm_{}\n# {} ranks, {} a node{}\n",
                                    str(hardware.nccl), hardware.runtime, hardware.driver, hardware.gpus.size(),
                                    hardware.gpus.front(), hardware.compute_capability, ranks.ranks(),
                                    ranks.placement().ranks_per_node, ranks.uses_mps() ? ", sharing GPUs by MPS" : "");
-    for (char** variable = environ; *variable != nullptr; ++variable)
-        if (std::string_view(*variable).starts_with("NCCL_")) text += fmt::format("# {}\n", *variable);
+    for (const std::string& variable : nccl_variables()) text += "# " + variable + "\n";
     return text;
 }
 

@@ -16,6 +16,8 @@ void add_rank_flags(Options& options, const char* default_ranks);
 [[nodiscard]] std::vector<std::string> list_of(const std::string& text, const char* flag);
 /// Digits alone; throws UsageError naming the flag.
 [[nodiscard]] std::uint64_t whole_number(const std::string& text, const char* flag);
+/// The NCCL_* settings in force, as "NAME=value".
+[[nodiscard]] std::vector<std::string> nccl_variables();
 /// "# NCCL 2.28.9, CUDA 13.0, driver 13.0, 1 x NVIDIA H200 sm_90" and the NCCL_* settings in force, a line each.
 [[nodiscard]] std::string describe_run(const LiveRanks& ranks);
 

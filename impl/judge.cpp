@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "model/error.hpp"
 #include "model/nccl_log.hpp"
+#include "model/random.hpp"
 
 namespace samesum::gpu {
 namespace {
@@ -25,8 +27,22 @@ const char* record_name(Collective collective) {
     return "";
 }
 
-CombinePlan plan_of(const samesum::Communicator& comm, const CombineRun& run) {
-    const CombineOptions options{.root = run.root, .accumulation = run.accumulation, .forced = {}};
+/// "Reduce: 8192 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..1}", the first of several.
+Forced choice_said(std::string_view said) {
+    const auto word_after = [&](std::string_view what) {
+        const std::size_t at = said.find(what);
+        if (at == std::string_view::npos) return std::string_view{};
+        const std::string_view rest = said.substr(at + what.size());
+        return rest.substr(0, rest.find(' '));
+    };
+    const std::string_view algorithm = word_after("-> Algo "), protocol = word_after(" proto ");
+    if (algorithm.empty() || protocol.empty()) return {};
+    return {parse_algorithm(algorithm), parse_protocol(protocol)};
+}
+
+CombinePlan plan_of(const samesum::Communicator& comm, const CombineRun& run, std::string_view said = {}) {
+    CombineOptions options{.root = run.root, .accumulation = run.accumulation, .forced = {}};
+    if (!comm.machine) options.forced = choice_said(said);
     return plan_combine(run.scheme, comm, run.routing, run.format, options);
 }
 
@@ -82,6 +98,25 @@ bool RowOrders::differ(std::uint64_t row_of_a, std::uint64_t row_of_b) const {
     return false;
 }
 
+std::vector<std::span<const std::byte>> draw_partials(LiveRanks& ranks, const CombineRun& run, std::uint64_t seed) {
+    std::vector<std::span<const std::byte>> partials;
+    const std::uint64_t elements = run.routing.elements();
+    for (int rank = 0; rank < ranks.ranks(); ++rank) {
+        const auto buffer = ranks.input(rank, elements * static_cast<std::uint64_t>(traits(run.format).bytes()));
+        // Large buffers repeat a block whose odd length keeps rows from repeating each other.
+        const std::uint64_t block = std::min<std::uint64_t>(elements, (1 << 22) + 3);
+        Random random = Random::of(seed, static_cast<std::uint64_t>(rank));
+        for (std::uint64_t i = 0; i < block; ++i) store(run.format, buffer, i, random.spread(run.format, 6));
+        for (std::size_t done = block * static_cast<std::size_t>(traits(run.format).bytes()); done < buffer.size();) {
+            const std::size_t more = std::min(done, buffer.size() - done);
+            std::memcpy(buffer.data() + done, buffer.data(), more);
+            done += more;
+        }
+        partials.push_back(buffer);
+    }
+    return partials;
+}
+
 std::uint64_t stride_of(std::uint64_t elements) {
     constexpr std::uint64_t most = std::uint64_t{1} << 24;
     // An odd stride meets every place of a pack and of a chunk.
@@ -90,8 +125,8 @@ std::uint64_t stride_of(std::uint64_t elements) {
 
 std::optional<Difference> first_difference(const samesum::Communicator& comm, const CombineRun& run,
                                            std::span<const std::span<const std::byte>> partials,
-                                           std::span<const std::byte> result) {
-    const CombinePlan plan = plan_of(comm, run);
+                                           std::span<const std::byte> result, std::string_view said) {
+    const CombinePlan plan = plan_of(comm, run, said);
     const std::uint64_t stride = stride_of(run.routing.elements());
     std::optional<Difference> difference;
     std::vector<Bits> column(partials.size());

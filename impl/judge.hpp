@@ -19,6 +19,9 @@ namespace samesum::gpu {
 /// no topology that the model knows.
 [[nodiscard]] samesum::Communicator described_communicator(const LiveRanks& ranks);
 
+/// Draws every rank's partial of the run's routing into its input, and returns them.
+std::vector<std::span<const std::byte>> draw_partials(LiveRanks& ranks, const CombineRun& run, std::uint64_t seed);
+
 /// One element whose bits are not the model's.
 struct Difference {
     std::uint64_t elements = 0;  ///< how many of the compared ones differ
@@ -29,11 +32,12 @@ struct Difference {
     [[nodiscard]] std::string str(Format format) const;
 };
 /// Compares the [rows, hidden] result with what the model makes of the same partials: every element, or of large
-/// results every stride_of()-th. What NCCL said about its calls is not used.
+/// results every stride_of()-th. What NCCL said about its calls (`said`) is used only where the communicator's machine
+/// is not known, so that nothing else tells which algorithm NCCL chose.
 [[nodiscard]] std::uint64_t stride_of(std::uint64_t elements);
 [[nodiscard]] std::optional<Difference> first_difference(const samesum::Communicator& comm, const CombineRun& run,
                                                          std::span<const std::span<const std::byte>> partials,
-                                                         std::span<const std::byte> result);
+                                                         std::span<const std::byte> result, std::string_view said = {});
 
 /// The orders of two combines, row by row, as the model predicts them.
 class RowOrders {

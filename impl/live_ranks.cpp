@@ -294,7 +294,7 @@ CombineOutcome LiveRanks::combine(const CombineRun& run) {
     const std::uint64_t bytes = run.routing.elements() * width;
     std::memset(group_->memory().subspan(output_offset, bytes).data(), 0xa5, bytes);
     Json command{{"do", "combine"},
-                 {"scheme", samesum::name(run.scheme)},
+                 {"scheme", run.fastest ? "auto" : samesum::name(run.scheme)},
                  {"sizes", run.routing.sizes},
                  {"hidden", run.routing.hidden},
                  {"format", samesum::name(run.format)},
@@ -314,6 +314,7 @@ CombineOutcome LiveRanks::combine(const CombineRun& run) {
         int rank = 0;
         for (const Json& answer : understood(answers)) {
             outcome.digests.push_back(answer.at("digest"));
+            outcome.ran = answer.at("ran");
             if (run.guards && !answer.at("guards_intact").get<bool>())
                 outcome.damage += fmt::format("rank {} wrote outside its buffers; ", rank);
             if (run.guards && !answer.at("partial_intact").get<bool>())
@@ -326,6 +327,29 @@ CombineOutcome LiveRanks::combine(const CombineRun& run) {
     }
     outcome.said = said_since(mark);
     return outcome;
+}
+
+std::map<std::string, std::vector<double>> LiveRanks::bench(const BenchRun& run) {
+    ensure_open();
+    const Json command{{"do", "bench"},
+                       {"schemes", run.schemes},
+                       {"hidden", run.hidden},
+                       {"format", samesum::name(run.format)},
+                       {"accumulation", samesum::name(run.accumulation)},
+                       {"value", from_double(run.format, 1.0)},
+                       {"iterations", run.iterations},
+                       {"repetitions", run.repetitions},
+                       {"captured", run.captured},
+                       {"limits", run.limits}};
+    std::map<std::string, std::vector<double>> slowest;
+    for (const Json& answer :
+         understood(ask(std::vector<std::string>(static_cast<std::size_t>(ranks()), command.dump()))))
+        for (const auto& [name, times] : answer.items()) {
+            auto& all = slowest[name];
+            all.resize(times.size());
+            for (std::size_t i = 0; i < times.size(); ++i) all[i] = std::max(all[i], times[i].get<double>());
+        }
+    return slowest;
 }
 
 }  // namespace samesum::gpu

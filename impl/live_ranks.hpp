@@ -69,6 +69,7 @@ struct ReduceGroup {
 /// How a combine is run, beside the request itself.
 struct CombineRun {
     Scheme scheme = Scheme::fixed_root;
+    bool fastest = false;  ///< the fastest ordered scheme instead; to be judged as any ordered one
     Routing routing;
     Format format = Format::bfloat16;
     int root = 0;
@@ -83,12 +84,24 @@ struct CombineRun {
 struct CombineOutcome {
     std::vector<std::uint64_t> digests;  ///< FNV-1a of each rank's own rows
     std::string said;                    ///< NCCL's lines about the calls, joined by " | "
+    std::string ran;                     ///< the scheme
     std::string damage;                  ///< which rank wrote outside its result, if guards were set
 };
 
 /// NCCL refused what its settings force; the text is its own.
 struct Refusal : Inconclusive {
     using Inconclusive::Inconclusive;
+};
+
+/// What is timed on equal chunks of `hidden` elements, and how.
+struct BenchRun {
+    std::vector<std::string> schemes;  ///< names, or "auto"
+    std::uint64_t hidden = 0;
+    Format format = Format::bfloat16;
+    Accumulation accumulation = Accumulation::per_hop;
+    int iterations = 20, repetitions = 11;
+    bool captured = true;
+    bool limits = true;  ///< also "peer_read", "peer_write" and "launch"
 };
 
 class LiveRanks {
@@ -126,6 +139,9 @@ public:
     /// Combines the partials that input() holds; result() then holds the [rows, hidden] result.
     CombineOutcome combine(const CombineRun& run);
     [[nodiscard]] std::span<const std::byte> result(std::uint64_t bytes) const;
+
+    /// Microseconds of every scheme and limit, repetition by repetition: the slowest rank's.
+    [[nodiscard]] std::map<std::string, std::vector<double>> bench(const BenchRun& run);
 
 private:
     std::vector<std::string> ask(std::span<const std::string> commands);

@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
     const std::array commands{
         Command{"run", "one combine on real ranks, compared with the model bit by bit", gpu::run_command},
         Command{"reveal", "the orders of live NCCL on this machine, compared with the prediction", gpu::reveal_command},
+        Command{"bench", "time and bandwidth of all combines, side by side", gpu::bench_command},
     };
     // Asked for only when wanted: ranks are forked, and no library of a GPU's may have started by then.
     const bool asked = argc > 1 && std::string_view(argv[1]) == "--version";

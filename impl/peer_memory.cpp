@@ -13,20 +13,31 @@ namespace samesum::gpu {
 namespace {
 
 struct Introduction {
-    cudaIpcMemHandle_t memory{};
     std::array<char, 64> host{};
     std::array<char, 16> gpu{};  ///< the device's UUID
     std::int64_t process = 0;
     int multiprocessors = 0;
 };
 
+int current_device() {
+    int device = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    return device;
+}
+
+cudaDeviceProp properties_of(int device) {
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    return properties;
+}
+
 /// More memory than this buys no speed.
 constexpr std::size_t most_inbox_bytes = std::size_t{128} << 20;
 
 /// As many blocks as all ranks of the fullest GPU can have running at once.
 int blocks_for(int ranks, int multiprocessors, int ranks_on_gpu) {
-    const int resident =
-        ranks_on_gpu > 1 ? multiprocessors / ranks_on_gpu : direct::blocks_a_multiprocessor(ranks) * multiprocessors;
+    const int resident = ranks_on_gpu > 1 ? multiprocessors / ranks_on_gpu
+                                          : direct::waves * direct::blocks_a_multiprocessor(ranks) * multiprocessors;
     const auto stored = static_cast<int>(most_inbox_bytes / inbox_bytes(ranks, 1));
     return std::max(1, std::min(resident, stored));
 }
@@ -37,9 +48,7 @@ void require_nvlink(int own_device, const std::array<char, 16>& peer_gpu, int pe
     int devices = 0;
     check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
     for (int device = 0; device < devices; ++device) {
-        cudaDeviceProp properties{};
-        check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-        if (std::memcmp(peer_gpu.data(), properties.uuid.bytes, peer_gpu.size()) != 0) continue;
+        if (std::memcmp(peer_gpu.data(), properties_of(device).uuid.bytes, peer_gpu.size()) != 0) continue;
         if (device == own_device) return;
         int atomics = 0;
         check(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, own_device, device),
@@ -57,11 +66,7 @@ void require_nvlink(int own_device, const std::array<char, 16>& peer_gpu, int pe
 /// All ranks' values of one trivially copyable type.
 template <class Value>
 std::vector<Value> all_gather(const Communicator& comm, const Value& own) {
-    const Stream stream([] {
-        int device = 0;
-        check(cudaGetDevice(&device), "cudaGetDevice");
-        return device;
-    }());
+    const Stream stream(current_device());
     std::vector<Value> all(static_cast<std::size_t>(comm.ranks()));
     const DeviceBuffer send(sizeof own), receive(sizeof own * all.size());
     check(cudaMemcpy(send.data(), &own, sizeof own, cudaMemcpyHostToDevice), "cudaMemcpy");
@@ -75,90 +80,108 @@ std::vector<Value> all_gather(const Communicator& comm, const Value& own) {
 
 }  // namespace
 
-PeerMemory::PeerMemory(const Communicator& comm, double patience_s)
-    : comm_(comm), mapped_(static_cast<std::size_t>(comm.ranks())) {
-    if (comm.ranks() > most_direct_ranks)
-        throw UsageError(fmt::format("{} ranks; direct_ordered takes at most {}", comm.ranks(), most_direct_ranks));
+bool one_nvlink_domain(const Communicator& comm) {
+    bool joined = comm.ranks() <= most_direct_ranks;
+    try {
+        (void)meet_neighbours(comm);
+    } catch (const UsageError&) {
+        joined = false;
+    }
+    const auto all = all_gather(comm, static_cast<char>(joined));
+    return std::all_of(all.begin(), all.end(), [](char each) { return each != 0; });
+}
+
+Neighbourhood meet_neighbours(const Communicator& comm) {
     Introduction self;
     ::gethostname(self.host.data(), self.host.size() - 1);
-    int device = 0;
-    check(cudaGetDevice(&device), "cudaGetDevice");
-    cudaDeviceProp properties{};
-    check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    const int device = current_device();
+    const cudaDeviceProp properties = properties_of(device);
     std::memcpy(self.gpu.data(), properties.uuid.bytes, self.gpu.size());
     self.process = ::getpid();
     self.multiprocessors = properties.multiProcessorCount;
 
-    // Sizes follow from what all say, so they are asked before any memory is lent.
-    std::vector<Introduction> all = all_gather(comm, self);
-    int ranks_on_gpu = 1, multiprocessors = self.multiprocessors;
-    for (const Introduction& peer : all) {
-        multiprocessors = std::min(multiprocessors, peer.multiprocessors);
-        ranks_on_gpu = std::max(ranks_on_gpu,
-                                static_cast<int>(std::count_if(all.begin(), all.end(), [&](const Introduction& other) {
-                                    return other.gpu == peer.gpu;
-                                })));
-    }
-    const int blocks = blocks_for(comm.ranks(), multiprocessors, ranks_on_gpu);
-    const std::size_t warps = static_cast<std::size_t>(blocks) * direct::warps;
-    inbox_ = DeviceBuffer(inbox_bytes(comm.ranks(), blocks));
-    own_words_ = DeviceBuffer((warps + 1) * sizeof(std::uint64_t));
-    // Flags begin at 1.
-    check(cudaMemset(inbox_.data(), 0, inbox_.size()), "cudaMemset");
-    check(cudaMemset(own_words_.data(), 0, own_words_.size()), "cudaMemset");
-    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    check(cudaIpcGetMemHandle(&self.memory, inbox_.data()), "cudaIpcGetMemHandle");
-
-    all = all_gather(comm, self);
+    const std::vector<Introduction> all = all_gather(comm, self);
+    Neighbourhood neighbourhood{1, self.multiprocessors};
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         const Introduction& peer = all[rank];
-        const int number = static_cast<int>(rank);
-        if (number == comm.rank()) {
-            mapped_[rank] = inbox_.data();
-            continue;
-        }
+        neighbourhood.multiprocessors = std::min(neighbourhood.multiprocessors, peer.multiprocessors);
+        const auto beside =
+            std::count_if(all.begin(), all.end(), [&](const Introduction& other) { return other.gpu == peer.gpu; });
+        neighbourhood.ranks_on_gpu = std::max(neighbourhood.ranks_on_gpu, static_cast<int>(beside));
+        if (static_cast<int>(rank) == comm.rank()) continue;
         if (peer.host != self.host)
             throw UsageError(fmt::format("rank {} is on host {}, rank {} on {}; direct_ordered is for one host", rank,
                                          peer.host.data(), comm.rank(), self.host.data()));
         if (peer.process == self.process)
             throw UsageError("two ranks in one process; direct_ordered needs a process for each rank");
-        require_nvlink(device, peer.gpu, number, comm.rank());
-        void* address = nullptr;
-        check(cudaIpcOpenMemHandle(&address, peer.memory, cudaIpcMemLazyEnablePeerAccess), "cudaIpcOpenMemHandle");
-        mapped_[rank] = static_cast<std::byte*>(address);
+        require_nvlink(device, peer.gpu, static_cast<int>(rank), comm.rank());
     }
-    std::copy(mapped_.begin(), mapped_.end(), mailboxes_.inbox);
+    return neighbourhood;
+}
+
+LentMemory::LentMemory(const Communicator& comm, std::size_t bytes)
+    : comm_(comm), memory_(bytes), mapped_(static_cast<std::size_t>(comm.ranks())) {
+    check(cudaMemset(memory_.data(), 0, memory_.size()), "cudaMemset");
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    cudaIpcMemHandle_t own{};
+    check(cudaIpcGetMemHandle(&own, memory_.data()), "cudaIpcGetMemHandle");
+    const auto all = all_gather(comm, own);
+    for (int rank = 0; rank < comm.ranks(); ++rank) {
+        void* address = memory_.data();
+        if (rank != comm.rank())
+            check(cudaIpcOpenMemHandle(&address, all[static_cast<std::size_t>(rank)], cudaIpcMemLazyEnablePeerAccess),
+                  "cudaIpcOpenMemHandle");
+        mapped_[static_cast<std::size_t>(rank)] = static_cast<std::byte*>(address);
+    }
+}
+
+LentMemory::~LentMemory() { unmap(); }
+
+void LentMemory::unmap() {
+    for (std::byte*& address : mapped_) {
+        if (address != nullptr && address != memory_.data()) cudaIpcCloseMemHandle(address);
+        address = nullptr;
+    }
+}
+
+void LentMemory::close() {
+    if (memory_.data() == nullptr) return;
+    unmap();
+    (void)all_gather(comm_, 0);
+    memory_ = DeviceBuffer();
+}
+
+PeerMemory::PeerMemory(const Communicator& comm, double patience_s)
+    : PeerMemory(comm, patience_s, [&] {
+          if (comm.ranks() > most_direct_ranks)
+              throw UsageError(
+                  fmt::format("{} ranks; direct_ordered takes at most {}", comm.ranks(), most_direct_ranks));
+          const Neighbourhood neighbourhood = meet_neighbours(comm);
+          return blocks_for(comm.ranks(), neighbourhood.multiprocessors, neighbourhood.ranks_on_gpu);
+      }()) {}
+
+PeerMemory::PeerMemory(const Communicator& comm, double patience_s, int blocks)
+    : rank_(comm.rank()),
+      inboxes_(comm, inbox_bytes(comm.ranks(), blocks)),
+      own_words_((static_cast<std::size_t>(blocks) * direct::warps + 1) * sizeof(std::uint64_t)) {
+    check(cudaMemset(own_words_.data(), 0, own_words_.size()), "cudaMemset");
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    for (int rank = 0; rank < comm.ranks(); ++rank) mailboxes_.inbox[rank] = inboxes_.of(rank);
     mailboxes_.steps = reinterpret_cast<std::uint64_t*>(own_words_.data());
-    mailboxes_.expired = reinterpret_cast<std::uint32_t*>(mailboxes_.steps + warps);
+    mailboxes_.expired = reinterpret_cast<std::uint32_t*>(mailboxes_.steps + blocks * direct::warps);
     mailboxes_.patience_ns = static_cast<std::uint64_t>(patience_s * 1e9);
     mailboxes_.rank = comm.rank();
     mailboxes_.ranks = comm.ranks();
     mailboxes_.blocks = blocks;
-    mailboxes_.early_launch = properties.major >= 9;
-}
-
-PeerMemory::~PeerMemory() { unmap(); }
-
-void PeerMemory::unmap() {
-    for (std::byte*& address : mapped_) {
-        if (address != nullptr && address != inbox_.data()) cudaIpcCloseMemHandle(address);
-        address = nullptr;
-    }
+    mailboxes_.early_launch = properties_of(current_device()).major >= 9;
 }
 
 void PeerMemory::check_delivery() {
     std::uint32_t expired = 0;
     check(cudaMemcpy(&expired, mailboxes_.expired, sizeof expired, cudaMemcpyDeviceToHost), "cudaMemcpy");
     if (expired == 0) return;
-    throw Inconclusive(fmt::format("direct_ordered on rank {}: a peer's kernel did not come within {} s", comm_.rank(),
+    throw Inconclusive(fmt::format("direct_ordered on rank {}: a peer's kernel did not come within {} s", rank_,
                                    static_cast<double>(mailboxes_.patience_ns) * 1e-9));
-}
-
-void PeerMemory::close() {
-    if (inbox_.data() == nullptr) return;
-    unmap();
-    (void)all_gather(comm_, 0);
-    inbox_ = DeviceBuffer();
 }
 
 }  // namespace samesum::gpu

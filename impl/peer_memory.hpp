@@ -12,31 +12,61 @@
 
 namespace samesum::gpu {
 
-/// Each rank lends the others a part of its device memory through CUDA IPC: one process a rank, all on one host; ranks
-/// may share a GPU. Its size depends on the number of ranks only (17 MiB for 2, 35 MiB for 8 H200s): callers' buffers
-/// of any size pass through it and need not be registered. Collective in its making and its closing.
-/// Serves the calls of one stream, which may be captured; calls on several streams need one each.
-class PeerMemory {
-public:
-    /// Throws UsageError where direct_ordered cannot work: ranks on other hosts, GPUs that no NVLink joins.
-    explicit PeerMemory(const Communicator& comm, double patience_s = 10);
-    ~PeerMemory();
-    PeerMemory(const PeerMemory&) = delete;
-    PeerMemory& operator=(const PeerMemory&) = delete;
+/// Who shares this host and its GPUs.
+struct Neighbourhood {
+    int ranks_on_gpu = 1;     ///< of the fullest GPU
+    int multiprocessors = 0;  ///< of the smallest
+};
+/// Collective. Throws UsageError where ranks cannot write each other's memory: on other hosts, two in one process, on
+/// GPUs that no NVLink joins.
+[[nodiscard]] Neighbourhood meet_neighbours(const Communicator& comm);
 
-    [[nodiscard]] const Mailboxes& mailboxes() const { return mailboxes_; }
-    /// Throws Inconclusive when a kernel waited for a peer in vain; these mailboxes are then of no more use. Waits for
-    /// the device.
-    void check_delivery();
-    /// Gives the peers' memory back, waits until they have done so too, and frees.
+/// The same answer on all ranks: can direct_ordered work here? Collective.
+[[nodiscard]] bool one_nvlink_domain(const Communicator& comm);
+
+/// Each rank lends the others `bytes` of its device memory, full of zeros, through CUDA IPC. Ranks may share a GPU.
+/// Collective in its making and its closing.
+class LentMemory {
+public:
+    LentMemory(const Communicator& comm, std::size_t bytes);
+    ~LentMemory();
+    LentMemory(const LentMemory&) = delete;
+    LentMemory& operator=(const LentMemory&) = delete;
+
+    [[nodiscard]] std::size_t size() const { return memory_.size(); }
+    /// Rank r's memory as this rank addresses it.
+    [[nodiscard]] std::byte* of(int rank) const { return mapped_[static_cast<std::size_t>(rank)]; }
+    /// Gives the others' memory back, waits until they have done so too, and frees.
     void close();
 
 private:
     void unmap();
 
     const Communicator& comm_;
-    DeviceBuffer inbox_, own_words_;
+    DeviceBuffer memory_;
     std::vector<std::byte*> mapped_;
+};
+
+/// The letterboxes of direct_ordered. Their size depends on the number of ranks only (34 MiB for 2, 69 MiB for 8
+/// H200s): callers' buffers of any size pass through them and need not be registered. Collective in its making and its
+/// closing. Serves the calls of one stream, which may be captured; calls on several streams need one each.
+class PeerMemory {
+public:
+    /// Throws what meet_neighbours() throws.
+    explicit PeerMemory(const Communicator& comm, double patience_s = 10);
+
+    [[nodiscard]] const Mailboxes& mailboxes() const { return mailboxes_; }
+    /// Throws Inconclusive when a kernel waited for a peer in vain; these mailboxes are then of no more use. Waits for
+    /// the device.
+    void check_delivery();
+    void close() { inboxes_.close(); }
+
+private:
+    PeerMemory(const Communicator& comm, double patience_s, int blocks);
+
+    int rank_;
+    LentMemory inboxes_;
+    DeviceBuffer own_words_;
     Mailboxes mailboxes_;
 };
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "impl/commands.hpp"
+#include "impl/fault.hpp"
 #include "impl/flags.hpp"
 #include "impl/judge.hpp"
 #include "impl/properties.hpp"
@@ -18,6 +19,8 @@ namespace {
 
 std::vector<Scheme> schemes_of(const Options& options) {
     const auto text = options.get<std::string>("scheme");
+    // The fastest ordered scheme, whichever it is here, is judged as the one that assumes least.
+    if (text == "auto" && !options.has("properties")) return {Scheme::gather_ordered};
     if (text == "all") return {all_schemes.begin(), all_schemes.end()};
     std::vector<Scheme> schemes;
     for (const std::string& word : list_of(text, "scheme")) schemes.push_back(parse_scheme(word));
@@ -31,25 +34,6 @@ Routing routing_of(const Options& options, int ranks) {
     routing.sizes = options.has("sizes") ? parse_sizes(options.get<std::string>("sizes"), ranks)
                                          : equal_sizes(options.get<std::uint64_t>("rows"), ranks);
     return routing;
-}
-
-std::vector<std::span<const std::byte>> draw_partials(LiveRanks& ranks, const CombineRun& run, std::uint64_t seed) {
-    std::vector<std::span<const std::byte>> partials;
-    const std::uint64_t elements = run.routing.elements();
-    for (int rank = 0; rank < ranks.ranks(); ++rank) {
-        const auto buffer = ranks.input(rank, elements * static_cast<std::uint64_t>(traits(run.format).bytes()));
-        // Large buffers repeat a block whose odd length keeps rows from repeating each other.
-        const std::uint64_t block = std::min<std::uint64_t>(elements, (1 << 22) + 3);
-        Random random = Random::of(seed, static_cast<std::uint64_t>(rank));
-        for (std::uint64_t i = 0; i < block; ++i) store(run.format, buffer, i, random.spread(run.format, 6));
-        for (std::size_t done = block * static_cast<std::size_t>(traits(run.format).bytes()); done < buffer.size();) {
-            const std::size_t more = std::min(done, buffer.size() - done);
-            std::memcpy(buffer.data() + done, buffer.data(), more);
-            done += more;
-        }
-        partials.push_back(buffer);
-    }
-    return partials;
 }
 
 /// The sizes are drawn anew for every routing, so that nothing can be kept from the one before.
@@ -124,7 +108,8 @@ Exit run_command(std::span<const std::string> arguments) {
          "samesum run --properties --ranks 4"});
     options.with_json();
     add_rank_flags(options, "4");
-    options.add()("scheme", po::value<std::string>()->default_value("all"), "a scheme, several by commas, or all")(
+    options.add()("scheme", po::value<std::string>()->default_value("all"),
+                  "a scheme, several by commas, all, or auto: the fastest that adds in rank order")(
         "sizes", po::value<std::string>(), "rows of each rank: 3,0,5,1")(
         "rows", po::value<std::uint64_t>()->default_value(64), "rows in all, shared equally, when --sizes is absent")(
         "hidden", po::value<std::uint64_t>()->default_value(2048), "elements of a row")(
@@ -148,6 +133,9 @@ Exit run_command(std::span<const std::string> arguments) {
         formats.push_back(parse_format(word));
     const Routing routing = options.has("properties") ? Routing{} : routing_of(options, placing.ranks);
     const NcclEnvironment environment = nccl_environment(options);
+    if (const int root = options.get<int>("root"); root < 0 || root >= placing.ranks)
+        throw UsageError(fmt::format("--root {}; 0 to {} would be right", root, placing.ranks - 1));
+    (void)parse_fault(options.get<std::string>("fault"));
     if (options.get<int>("cases") < 1) throw UsageError("--cases is less than 1; then nothing would be checked");
 
     const Hardware hardware = probe_hardware();
@@ -163,6 +151,7 @@ Exit run_command(std::span<const std::string> arguments) {
         for (const Scheme scheme : schemes) {
             CombineRun run;
             run.scheme = scheme;
+            run.fastest = options.get<std::string>("scheme") == "auto";
             run.routing = routing;
             run.format = format;
             run.root = options.get<int>("root");
@@ -186,10 +175,11 @@ Exit run_command(std::span<const std::string> arguments) {
             const auto partials = draw_partials(ranks, run, options.get<std::uint64_t>("seed"));
             const CombineOutcome outcome = ranks.combine(run);
             const auto result = ranks.result(routing.elements() * static_cast<std::uint64_t>(traits(format).bytes()));
-            const auto difference = first_difference(described_communicator(ranks), run, partials, result);
+            const auto difference =
+                first_difference(described_communicator(ranks), run, partials, result, outcome.said);
             all_equal = all_equal && !difference && outcome.damage.empty();
             ++compared;
-            fmt::print("{} {}: ", name(scheme), name(format));
+            fmt::print("{}{} {}: ", run.fastest ? "auto, that is " : "", outcome.ran, name(format));
             for (const std::uint64_t digest : outcome.digests) fmt::print("{:016x} ", digest);
             fmt::print("{}\n", difference ? difference->str(format)
                                : !outcome.damage.empty()
@@ -199,7 +189,7 @@ Exit run_command(std::span<const std::string> arguments) {
                                                      stride_of(routing.elements()),
                                                  routing.elements()));
             if (!outcome.said.empty()) fmt::print("  NCCL: {}\n", outcome.said);
-            rows.push_back({{"scheme", name(scheme)},
+            rows.push_back({{"scheme", outcome.ran},
                             {"dtype", name(format)},
                             {"sizes", routing.sizes},
                             {"hidden", routing.hidden},

@@ -13,6 +13,7 @@
 #include "impl/kernels.hpp"
 #include "impl/nccl.hpp"
 #include "impl/peer_memory.hpp"
+#include "impl/stopwatch.hpp"
 #include "model/nccl.hpp"
 
 namespace samesum::gpu {
@@ -77,6 +78,7 @@ public:
         ensure(comm_ != nullptr, "a communicator is open");
         if (what == "reduce") return reduce(command).dump();
         if (what == "combine") return run_combine(command).dump();
+        if (what == "bench") return bench(command).dump();
         throw std::logic_error("a rank was told to " + what);
     }
 
@@ -110,6 +112,7 @@ private:
     Json close() {
         if (peers_) peers_->close();
         peers_.reset();
+        nvlink_joins_all_.reset();
         if (comm_) comm_->close();
         comm_.reset();
         return Json::object();
@@ -246,12 +249,19 @@ private:
         }
     }
 
+    /// "auto" stands for the fastest ordered scheme; the routing and the format are known by then.
+    Scheme scheme_of(const std::string& word, const CombineRequest& request) {
+        if (word != "auto") return parse_scheme(word);
+        if (!nvlink_joins_all_) nvlink_joins_all_ = one_nvlink_domain(*comm_);
+        return fastest_ordered(*nvlink_joins_all_, request.routing, request.format);
+    }
+
     Json run_combine(const Json& command) {
         CombineRequest request;
-        request.scheme = parse_scheme(command.at("scheme").get<std::string>());
         request.routing.sizes = command.at("sizes").get<std::vector<std::uint64_t>>();
         request.routing.hidden = command.at("hidden");
         request.format = parse_format(command.at("format").get<std::string>());
+        request.scheme = scheme_of(command.at("scheme"), request);
         request.root = command.at("root");
         request.accumulation = parse_accumulation(command.at("accumulation").get<std::string>());
         request.fault = parse_fault(command.at("fault").get<std::string>());
@@ -310,7 +320,7 @@ private:
         if (request.fault != Fault::none) check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
         comm_->check_async();
         if (peers_) peers_->check_delivery();
-        Json answer{{"digest", fnv1a(to)}};
+        Json answer{{"digest", fnv1a(to)}, {"ran", samesum::name(request.scheme)}};
         if (command.at("guards").get<bool>()) {
             answer["guards_intact"] = partial_.intact() && (in_place || result_.intact());
             std::vector<std::byte> after(all);
@@ -322,10 +332,55 @@ private:
         return answer;
     }
 
+    /// Times the schemes on equal chunks, and the limits beside them.
+    Json bench(const Json& command) {
+        CombineRequest request;
+        request.format = parse_format(command.at("format").get<std::string>());
+        request.accumulation = parse_accumulation(command.at("accumulation").get<std::string>());
+        request.routing.sizes.assign(static_cast<std::size_t>(context_.ranks()), 1);
+        request.routing.hidden = command.at("hidden");
+        const auto width = static_cast<std::uint64_t>(traits(request.format).bytes());
+        const std::uint64_t own = request.routing.hidden * width, all = request.routing.elements() * width;
+        input_.reserve(all);
+        launch_fill(input_.data(), all / width, static_cast<int>(width), command.at("value"), stream_->get());
+        result_.prepare(own, 0, stream_->get());
+
+        std::vector<Timed> items;
+        std::vector<CombineRequest> requests;
+        for (const Json& word : command.at("schemes")) {
+            requests.push_back(request);
+            requests.back().scheme = scheme_of(word, request);
+            workspace_.reserve(gpu::workspace_bytes(requests.back(), context_.rank()));
+        }
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            const CombineRequest& each = requests[i];
+            if (each.scheme == Scheme::direct_ordered && !peers_) peers_ = std::make_unique<PeerMemory>(*comm_);
+            items.push_back({command.at("schemes")[i].get<std::string>(), [&, this](cudaStream_t stream) {
+                                 gpu::combine(each, input_.data(), result_.data(), workspace_.data(), peers_.get(),
+                                              *comm_, stream);
+                             }});
+        }
+        std::unique_ptr<LentMemory> lent;
+        if (command.at("limits").get<bool>()) {
+            (void)meet_neighbours(*comm_);
+            lent = std::make_unique<LentMemory>(*comm_, own + 16);
+            for (Timed& limit : limits(*lent, result_.data(), own, *comm_)) items.push_back(std::move(limit));
+        }
+        const Pace pace{command.at("iterations"), command.at("repetitions"), command.at("captured")};
+        context_.at(fmt::format("timing {} items of {} bytes", items.size(), all));
+        const auto times = time_all(items, pace, *comm_, stream_->get());
+        if (lent) lent->close();
+        if (peers_) peers_->check_delivery();
+        Json answer = Json::object();
+        for (std::size_t i = 0; i < items.size(); ++i) answer[items[i].name] = times[i];
+        return answer;
+    }
+
     RankContext context_;
     std::optional<Stream> stream_;
     std::unique_ptr<Communicator> comm_;
     std::unique_ptr<PeerMemory> peers_;
+    std::optional<bool> nvlink_joins_all_;
     DeviceBuffer input_, real_, workspace_;
     Guarded partial_, result_;
 };
