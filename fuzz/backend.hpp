@@ -72,6 +72,8 @@ public:
     [[nodiscard]] virtual std::size_t worlds() const { return 0; }
     /// Opens the ranks so. Null where that could not be done here, which is then said in description().
     [[nodiscard]] virtual std::shared_ptr<const World> enter(std::size_t) { return nullptr; }
+    /// Opens so many ranks as a ring in Simple, for small worlds. Null where anything goes.
+    [[nodiscard]] virtual std::shared_ptr<const World> enter_ranks(int) { return nullptr; }
     /// Makes a mistake of faults_of_ranks() from now on; "none": no more. Throws UsageError in builds that make none.
     virtual void plant(std::string_view) {}
     /// The next combine is run, even if the last one was the same.

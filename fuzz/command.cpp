@@ -292,6 +292,8 @@ Exit fuzz_command(std::span<const std::string> arguments) {
         "shape", po::value<std::string>()->value_name("ROWSxHIDDEN"), "only calls of so many elements, e.g. 64x2048")(
         "dtypes", po::value<std::string>()->value_name("LIST"), "only these formats, e.g. bfloat16,float32")(
         "jobs", po::value<int>(), "properties at a time (all cores if nothing is said)")(
+        "worlds", po::value<std::string>()->value_name("WHICH"),
+        "small worlds tried whole: none, some, all (of whole campaigns on the model all, on real ranks none)")(
         "self-test", "only hunt the planted faults, and show each")(
         "ledger", "the short run that samesum verify takes over: the main claims for 8 s or --cases");
     if (!options.parse(arguments)) return Exit::as_claimed;
@@ -335,6 +337,15 @@ Exit fuzz_command(std::span<const std::string> arguments) {
         options.find<int>("jobs").value_or(std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 64));
     if (campaign.jobs < 1 || campaign.jobs > 256) throw UsageError("--jobs takes a number from 1 to 256");
     if (live) campaign.jobs = 1;
+
+    // Whole worlds belong to whole campaigns, and to the first of several machines.
+    const bool whole = !options.has("property") && !options.has("schemes") && campaign.shard == 0;
+    Worlds worlds = !whole || live ? Worlds::none : options.has("ledger") ? Worlds::some : Worlds::all;
+    if (const auto word = options.find<std::string>("worlds")) {
+        if (*word != "none" && *word != "some" && *word != "all")
+            throw UsageError(fmt::format("--worlds '{}'; none, some or all would be right", *word));
+        worlds = *word == "none" ? Worlds::none : *word == "some" ? Worlds::some : Worlds::all;
+    }
 
     const Head head{campaign.seed, commit(), backend->description(), versions()};
     const auto file = options.find<std::string>("json");
@@ -400,9 +411,7 @@ Exit fuzz_command(std::span<const std::string> arguments) {
         else
             evidence.push_back(evidence_of(tally, head.backend));
     evidence.push_back(evidence_of(hunts));
-    // Whole worlds belong to whole campaigns, and to the first of several machines.
-    if (!options.has("property") && campaign.shard == 0 && !live)
-        for (Evidence& line : small_worlds(*backend, !options.has("ledger"))) evidence.push_back(std::move(line));
+    for (Evidence& line : small_worlds(*backend, worlds)) evidence.push_back(std::move(line));
     if (corpus) keep_findings(*corpus, tallies, head);
     const nlohmann::ordered_json document = json_of(head, tallies, hunts, evidence);
     if (file) write_json(*file, document);

@@ -104,6 +104,19 @@ std::shared_ptr<const World> LiveBackend::enter(std::size_t index) {
     return open_;
 }
 
+std::shared_ptr<const World> LiveBackend::enter_ranks(int ranks) {
+    World wanted;
+    wanted.manners = worlds_.empty() || worlds_.front().manners;
+    wanted.ranks = ranks;
+    for (const World& world : worlds_)
+        if (world.ranks == ranks && world.algorithm == Algorithm::ring && world.protocol == Protocol::simple) {
+            wanted = world;
+            break;
+        }
+    open(wanted);
+    return open_;
+}
+
 void LiveBackend::suit(const Request& request) {
     const auto suits = [&](const World& world, bool with_rings) {
         if (world.ranks != request.comm.ranks()) return false;

@@ -62,6 +62,7 @@ public:
     [[nodiscard]] std::size_t worlds() const override { return worlds_.size(); }
     [[nodiscard]] std::shared_ptr<const World> enter(std::size_t index) override;
     [[nodiscard]] std::optional<Element> stray(const Request& request) override;
+    [[nodiscard]] std::shared_ptr<const World> enter_ranks(int ranks) override;
     void plant(std::string_view fault) override;
     void forget() override { remembered_.clear(); }
     [[nodiscard]] Effort effort() const override { return {.tries = 2000, .seconds = 60}; }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "fuzz/backend.hpp"
@@ -18,10 +19,11 @@ namespace samesum::fuzz {
 [[nodiscard]] Evidence every_tree(int leaves);
 /// Every pair of float8 values: addition commutes, and is the exact sum rounded once.
 [[nodiscard]] Evidence every_float8_pair();
-/// Every three float8 values: the exact sum does not depend on their order, the sum by additions does.
+/// Every three float8 values in every order: the exact sum does not depend on it, the sum by additions does.
 [[nodiscard]] Evidence every_float8_triple();
 
-/// `thorough`: the ones that take seconds, too.
-[[nodiscard]] std::vector<Evidence> small_worlds(Backend& backend, bool thorough);
+/// On the model `some` is a second's work and `all` a few more; on real ranks seconds and minutes.
+enum class Worlds : std::uint8_t { none, some, all };
+[[nodiscard]] std::vector<Evidence> small_worlds(Backend& backend, Worlds which);
 
 }  // namespace samesum::fuzz

@@ -11,6 +11,7 @@
 
 #include "fuzz/campaign.hpp"
 #include "fuzz/report.hpp"
+#include "fuzz/small_worlds.hpp"
 #include "model/buffer_sum.hpp"
 #include "model/error.hpp"
 
@@ -231,6 +232,18 @@ BOOST_AUTO_TEST_CASE(mistakes_of_ranks_are_hunted) {
     for (const Hunt& hunt : hunt_faults_of_ranks(*campaign.backend, 1, 300))
         if (hunt.caught) caught += std::string(hunt.fault->name) + " ";
     BOOST_TEST(caught == "ring_order ");
+}
+
+BOOST_AUTO_TEST_CASE(small_worlds_are_whole_on_ranks_too) {
+    Campaign campaign(Wrong::nothing, false, {1, 2, 3, 4});
+    for (const Evidence& line : small_worlds(*campaign.backend, Worlds::some)) {
+        BOOST_TEST(line.as_claimed(), line.claim << ": " << line.detail << line.witness);
+        BOOST_TEST(line.decided_by == (line.claim == "every_sizes_vector" ? "exhausted 70" : "exhausted 140"));
+    }
+    Campaign wrong(Wrong::order);
+    BOOST_TEST((every_sizes_vector(*wrong.backend, 4).verdict == Verdict::refuted));
+    Campaign bent(Wrong::nothing, true);
+    BOOST_CHECK_THROW((void)every_sizes_vector(*bent.backend, 4), Inconclusive);
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_die_decide_nothing) {
