@@ -3,6 +3,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE teach
 #include <fmt/format.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
@@ -13,6 +18,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
+#include <utility>
 
 #include "model/cli.hpp"
 #include "model/explain.hpp"
@@ -273,6 +279,80 @@ BOOST_AUTO_TEST_CASE(any_addition_can_be_drawn) {
             BOOST_TEST(tie == (step.rounding.find("tie") != std::string::npos), step.rounding << drawn);
         }
     BOOST_TEST(additions > 15000u);
+}
+
+BOOST_AUTO_TEST_CASE(sum_eval_explains_by_the_same_figures) {
+    const Outcome outcome = run("sum eval --dtype float16 --tree '(0 (1 2))' --values '0.5 512 512.5' --explain");
+    BOOST_TEST(outcome.says("    0 ────┐\n    1 ──┐ │\n    2 ──┴─┴─\n"));
+    BOOST_TEST(
+        outcome.says("    =  1.0000000000|1  x 2^10  1024.5 exactly\n                    ^ guard 1, sticky 0: a tie;"));
+    std::size_t additions = 0;
+    BOOST_TEST(mistakes_in(outcome.out, additions).empty());
+    BOOST_TEST(additions == 2u);
+}
+
+// --- At a terminal ---
+
+/// A program on a terminal of its own, as a person sees it.
+class Terminal {
+public:
+    explicit Terminal(const char* lesson) {
+        child_ = ::forkpty(&screen_, nullptr, nullptr, nullptr);
+        BOOST_REQUIRE(child_ >= 0);
+        if (child_ > 0) return;
+        ::execl(SAMESUM_BINARY_DIR "/samesum-model", "samesum-model", "teach", lesson, nullptr);
+        ::_exit(127);
+    }
+    ~Terminal() {
+        if (child_ > 0) ::kill(child_, SIGKILL), ::waitpid(child_, nullptr, 0);
+        ::close(screen_);
+    }
+    Terminal(const Terminal&) = delete;
+    Terminal& operator=(const Terminal&) = delete;
+
+    /// What is shown up to and with `text`; ends where nothing comes for a while.
+    std::string until(const std::string& text) {
+        std::string shown;
+        pollfd ready{screen_, POLLIN, 0};
+        while (shown.find(text) == std::string::npos && ::poll(&ready, 1, 10000) > 0) {
+            char c = 0;
+            if (::read(screen_, &c, 1) != 1) break;
+            shown += c;
+        }
+        BOOST_TEST(shown.find(text) != std::string::npos, "no '" << text << "' in:\n" << shown);
+        return shown;
+    }
+    void type(std::string_view keys) { BOOST_REQUIRE(::write(screen_, keys.data(), keys.size()) > 0); }
+    int exit() {
+        int status = 0;
+        ::waitpid(std::exchange(child_, -1), &status, 0);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    }
+
+private:
+    int screen_ = -1;
+    pid_t child_ = -1;
+};
+
+BOOST_AUTO_TEST_CASE(at_a_terminal_the_answer_waits_for_a_key_and_the_exercise_for_an_answer) {
+    Terminal terminal("addition");
+    const std::string lesson = terminal.until("press a key");
+    BOOST_TEST(lesson.find("also a tie") == std::string::npos);
+    terminal.until("] ");
+    terminal.type(" ");
+    BOOST_TEST(terminal.until("Your answer").find("also a tie") != std::string::npos);
+    terminal.type("1\n");
+    terminal.until("Not yet. 256 + 1 is still 256");
+    terminal.type("one\n");
+    terminal.until("'one' is not a number");
+    terminal.type("'1.0078125'\n");
+    terminal.until("Right. ");
+    BOOST_TEST(terminal.exit() == 0);
+
+    Terminal left("ties");
+    left.until("] ");
+    left.type("q");
+    BOOST_TEST(left.exit() == 0);
 }
 
 // --- The page ---
