@@ -13,6 +13,7 @@
 #include "model/combine.hpp"
 #include "model/error.hpp"
 #include "model/explain.hpp"
+#include "model/reachable.hpp"
 #include "model/witness.hpp"
 
 namespace samesum {
@@ -129,9 +130,10 @@ Json schemes(int ranks) {
 
 // Formats
 
-/// How sums were rounded: a short list of (way, lost bits), and an index into it for each sum.
+/// Rounding::Way, as the page's script names it.
 constexpr std::array names_of_ways{"exact", "cut", "cut_at_tie", "raised", "raised_at_tie", "saturated", "infinite"};
 
+/// How sums were rounded: a short list of (way, lost bits), and an index into it for each sum.
 class Ways {
 public:
     std::size_t index_of(Format format, Bits left, Bits right) {
@@ -157,7 +159,6 @@ public:
 
 private:
     using Entry = std::pair<std::string, std::string>;
-    static constexpr std::array names{"exact", "cut", "cut_at_tie", "raised", "raised_at_tie", "saturated", "infinite"};
     std::vector<Entry> entries_;
 };
 
@@ -172,12 +173,14 @@ Bits tie_power(Format format) { return swallowing_power(format) - (Bits{1} << tr
 /// The values that a page offers of a format, if not told otherwise, in the arrangements of the lessons.
 std::vector<Preset> usual_presets(Format format) {
     const FormatTraits& t = traits(format);
-    const Bits one = t.one(), half = one - (Bits{1} << t.fraction_bits), three = parse_value(format, "3");
+    const Bits one = t.one(), two = one + (Bits{1} << t.fraction_bits);
     const Bits tie = tie_power(format), large = swallowing_power(format);
+    const std::vector<Bits> small{one, two, one | t.sign(), one, 0, two, one, one | t.sign()};
+    ensure(!order_matters({.format = format}, small), "no order of the small numbers shows");
     std::vector<Preset> presets{
         {"a large value and its negative", {one, large, large | t.sign(), one, one, 0, one, one}},
         {"ones beside one large value", {tie, one, one, one, one, one, one, one}},
-        {"small numbers: no order shows", {one, three, half, three, one | t.sign(), half, one, three}}};
+        {"small numbers: no order shows", small}};
     // A quarter of the largest is enough to leave the format, and is lost.
     const Bits quarter = t.largest() - (Bits{2} << t.fraction_bits);
     if (t.width == 8)
@@ -235,9 +238,11 @@ Json every_sum(Format format) {
 Json sums_among(Format format, const std::vector<Preset>& presets, const std::set<std::pair<int, int>>& splits,
                 int ranks) {
     const HopArithmetic hop(format);
-    std::vector<Bits> choices{tie_power(format) | traits(format).sign()};
-    if (presets.size() == 1) choices.clear();
+    std::vector<Bits> choices;
+    if (presets.size() > 1)
+        choices = {tie_power(format) | traits(format).sign(), parse_value(format, "0.5"), parse_value(format, "3")};
     for (const Preset& preset : presets) choices.insert(choices.end(), preset.values.begin(), preset.values.end());
+    // By value, -0 before +0.
     std::sort(choices.begin(), choices.end(),
               [&](Bits a, Bits b) { return std::pair(to_double(format, a), b) < std::pair(to_double(format, b), a); });
     choices.erase(std::unique(choices.begin(), choices.end()), choices.end());
@@ -247,18 +252,19 @@ Json sums_among(Format format, const std::vector<Preset>& presets, const std::se
     for (int size = 2; size <= ranks; ++size)
         for (const auto& [i, j] : splits) {
             if (i + j != size) continue;
-            for (const Bits a : of_size[static_cast<std::size_t>(i)])
+            for (const Bits a : of_size[static_cast<std::size_t>(i)]) {
                 for (const Bits b : of_size[static_cast<std::size_t>(j)]) {
                     const Bits sum = hop.add(a, b);
                     ensure(sum == hop.add(b, a), "addition commutes");
                     of_size[static_cast<std::size_t>(size)].insert(sum);
                     sums.emplace(std::minmax(a, b), sum);
                 }
-            if (sums.size() > most_pairs)
-                throw UsageError(
-                    fmt::format("{} values of {} on {} ranks make more than {} sums, too many for a page; fewer "
-                                "--values or a smaller --ranks would be right",
-                                choices.size(), name(format), ranks, most_pairs));
+                if (sums.size() > most_pairs)
+                    throw UsageError(
+                        fmt::format("{} values of {} on {} ranks make more than {} sums, too many for a page; fewer "
+                                    "--values or a smaller --ranks would be right",
+                                    choices.size(), name(format), ranks, most_pairs));
+            }
         }
     std::vector<Bits> patterns;
     for (const std::set<Bits>& set : of_size) patterns.insert(patterns.end(), set.begin(), set.end());
