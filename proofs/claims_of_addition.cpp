@@ -293,6 +293,7 @@ std::vector<Obligation> claims_of_addition() {
     add_associativity(claims);
     add_decidability(claims);
     add_accumulation(claims);
+    for (Obligation& each : claims) each.assumes_of_nccl = {"adds_as_modelled"};
     return claims;
 }
 

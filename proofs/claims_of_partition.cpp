@@ -170,6 +170,7 @@ std::vector<Obligation> claims_of_partition() {
     std::vector<Statement> planted;
     const auto add = [&](Obligation claim, const Lemmas& lemmas) {
         for (Statement& each : lemmas.planted(20)) planted.push_back(std::move(each));
+        claim.assumes_of_nccl = {"deals_are_nccls"};
         claim.statements = lemmas.statements();
         claims.push_back(std::move(claim));
     };

@@ -282,7 +282,8 @@ std::vector<Obligation> claims_of_rounding() {
                           "of the exact one, u = 2^-precision, so two orders within twice that",
                       .scope = "every float format, any number of values",
                       .statements = error_grows_by_one_unit(),
-                      .exhaust = float8_sums_lie_within_the_bound});
+                      .exhaust = float8_sums_lie_within_the_bound,
+                      .assumes_of_nccl = {"adds_as_modelled"}});
     return claims;
 }
 

@@ -272,7 +272,8 @@ void add_two_and_three_ranks(std::vector<Obligation>& claims) {
                       .scope = "every scheme, root, protocol and routing",
                       .statements = {same_for_any_addition(
                           "any_addition", {ReductionTree::parse("(0 1)"), ReductionTree::parse("(1 0)")})},
-                      .exhaust = one_order_at_two_ranks});
+                      .exhaust = one_order_at_two_ranks,
+                      .assumes_of_nccl = {"adds_as_modelled"}});
     const Communicator comm = communicator({identity(3)});
     const Routing routing{{1, 1, 1}, hidden};
     const CombinePlan plan =
@@ -331,7 +332,7 @@ void add_fixed_root(std::vector<Obligation>& claims) {
                       .statements = {same_for_any_addition("any_addition",
                                                            {ReductionTree::left_fold(walk_ending_at({0, 1, 2}, 0)),
                                                             ReductionTree::left_fold(walk_ending_at({0, 2, 1}, 0))})},
-                      .assumes_of_nccl = {"reduce_is_a_ring"}});
+                      .assumes_of_nccl = {"reduce_is_a_ring", "adds_as_modelled"}});
 }
 
 void add_ordered(std::vector<Obligation>& claims) {
@@ -349,7 +350,8 @@ void add_ordered(std::vector<Obligation>& claims) {
     claims.push_back({.name = "every_order_adds_each_rank_once",
                       .sentence = "ring, both trees, PAT and rank orders hold every rank exactly once",
                       .scope = "1 to 64 ranks",
-                      .exhaust = every_order_adds_each_rank_once});
+                      .exhaust = every_order_adds_each_rank_once,
+                      .assumes_of_nccl = {"reduce_is_a_ring", "trees_are_nccls"}});
 }
 
 }  // namespace

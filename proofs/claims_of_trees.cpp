@@ -177,12 +177,14 @@ std::vector<Obligation> claims_of_trees() {
     Lemmas trees = parents_and_children_agree();
     add({.name = "trees_add_each_rank_once",
          .sentence = "from the root of either binary tree each node is reached exactly once",
-         .scope = "1 to 2^31 nodes"},
+         .scope = "1 to 2^31 nodes",
+         .assumes_of_nccl = {"trees_are_nccls"}},
         trees);
     claims.back().statements.push_back(the_second_tree_is_the_first_renamed().statements().front());
     add({.name = "pat_adds_each_rank_once",
          .sentence = "PAT takes each rank's sum exactly once, whatever its dimensions",
-         .scope = "1 to 2^31 ranks"},
+         .scope = "1 to 2^31 ranks",
+         .assumes_of_nccl = {"trees_are_nccls"}},
         pat_reaches_each_distance_once());
     claims.push_back(planted_changes("model/trees.hpp", std::move(planted)));
     return claims;

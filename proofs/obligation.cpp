@@ -114,6 +114,14 @@ Question Statement::goal_question() const {
     return question;
 }
 
+std::vector<std::string> Obligation::assumes() const {
+    std::vector<std::string> names;
+    for (const Statement& statement : statements)
+        for (const Assumption& assumption : statement.assumptions)
+            if (std::find(names.begin(), names.end(), assumption.name) == names.end()) names.push_back(assumption.name);
+    return names;
+}
+
 std::vector<Obligation> selected(std::span<const std::string> globs, bool slow_too) {
     std::vector<bool> chosen(obligations().size());
     for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i] = globs.empty() && (slow_too || !obligations()[i].slow);
@@ -174,11 +182,7 @@ Evidence discharge(const Obligation& obligation, double limit) {
         for (std::size_t i = 0; i < obligation.statements.size(); ++i)
             if (outcomes[i].verdict == Verdict::upheld)
                 details.push_back(fmt::format("{} changes nothing", obligation.statements[i].name));
-    std::vector<std::string> assumed;
-    for (const Statement& statement : obligation.statements)
-        for (const Assumption& assumption : statement.assumptions)
-            if (std::find(assumed.begin(), assumed.end(), assumption.name) == assumed.end())
-                assumed.push_back(assumption.name);
+    const std::vector<std::string> assumed = obligation.assumes();
     if (!assumed.empty()) details.push_back("assumes " + list(assumed));
     if (!obligation.assumes_of_nccl.empty()) details.push_back("of NCCL: " + list(obligation.assumes_of_nccl));
     if (!obligation.statements.empty()) details.push_back(solver_version());
@@ -227,7 +231,7 @@ std::vector<Script> scripts(const Obligation& obligation) {
     std::vector<Script> all;
     for (const Statement& statement : obligation.statements) {
         const auto add = [&](std::string_view part, const Question& question, Satisfiable expected) {
-            all.push_back({fmt::format("{}.{}.{}", obligation.name, statement.name, part),
+            all.push_back({fmt::format("{}.{}.{}", obligation.name, statement.name, part), statement.logic,
                            header(obligation, statement, expected) + question.script + "(check-sat)\n", expected});
         };
         if (!statement.assumptions.empty() && statement.expected != Satisfiable::yes)

@@ -60,18 +60,14 @@ struct Obligation {
     std::function<Exhausted()> exhaust{};
     Settled settled = Settled::by_proof;
     Verdict expected = Verdict::upheld;
-    std::vector<std::string> assumes_of_nccl{};  ///< names in nccl_assumptions()
+    std::vector<std::string> assumes_of_nccl{};  ///< names in nccl_assumptions(): assumptions.hpp
 
     bool slow = false;  ///< left out unless named or asked for with --all
 
+    /// What its statements take as given, each once.
+    [[nodiscard]] std::vector<std::string> assumes() const;
     [[nodiscard]] bool is_canary() const { return name.starts_with("canary_"); }
 };
-
-/// A fact about NCCL that claims rest on, and what checks it on a live machine.
-struct NcclAssumption {
-    std::string name, sentence, probe;
-};
-[[nodiscard]] const std::vector<NcclAssumption>& nccl_assumptions();
 
 /// Every obligation, canaries last.
 [[nodiscard]] const std::vector<Obligation>& obligations();
@@ -98,6 +94,7 @@ struct Inquiry {
 /// One SMT-LIB 2.6 script with its expected status, complete with check-sat.
 struct Script {
     std::string name;  ///< "addition_commutes.float16.goal"
+    std::string logic;
     std::string text;
     Satisfiable expected;
 };

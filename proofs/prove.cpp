@@ -8,12 +8,15 @@
 #include <nlohmann/json.hpp>
 
 #include "model/cli.hpp"
+#include "proofs/assumptions.hpp"
 #include "proofs/child.hpp"
 #include "proofs/commands.hpp"
 #include "proofs/obligation.hpp"
 
 namespace samesum {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 void list(std::span<const Obligation> chosen) {
     std::size_t name = 0, scope = 0;
@@ -23,6 +26,17 @@ void list(std::span<const Obligation> chosen) {
     }
     for (const Obligation& each : chosen)
         fmt::print("{:<{}}  {:<{}}  {}\n", each.name, name, each.scope, scope, each.sentence);
+    fmt::print("\n{}", assumption_ledger(chosen, {}));
+}
+
+Json as_json(const Obligation& obligation) {
+    Json statements = Json::array();
+    for (const Script& script : scripts(obligation)) statements.push_back(script.name);
+    return {{"claim", obligation.name},        {"sentence", obligation.sentence},
+            {"scope", obligation.scope},       {"expected", name(obligation.expected)},
+            {"assumes", obligation.assumes()}, {"assumes_of_nccl", obligation.assumes_of_nccl},
+            {"questions", statements},         {"exhausts", static_cast<bool>(obligation.exhaust)},
+            {"slow", obligation.slow}};
 }
 
 std::vector<Script> scripts_of(std::span<const Obligation> chosen) {
@@ -41,7 +55,9 @@ void export_to(const std::string& folder, std::span<const Script> all) {
 
 /// Puts every question to a second solver. Only sat against unsat is a disagreement; what it does not answer is
 /// counted.
-Exit cross_check(const std::string& solver, std::span<const Script> all, double limit, int parallel) {
+Exit cross_check(const std::string& solver, std::vector<Script> all, double limit, int parallel) {
+    const std::size_t unread =
+        std::erase_if(all, [&](const Script& script) { return !second_solver_reads(solver, script.logic); });
     const std::vector<std::string> command = second_solver(solver);
     const std::string folder =
         fmt::format("{}/samesum-{}", std::filesystem::temp_directory_path().string(), ::getpid());
@@ -74,6 +90,7 @@ Exit cross_check(const std::string& solver, std::span<const Script> all, double 
         fmt::print("{}: expected {}, {} says {}\n", all[i].name, name(all[i].expected), solver, said);
     }
     fmt::print("{}: {} of {} questions answered as expected, {} disagreements\n", solver, agree, all.size(), differ);
+    if (unread > 0) fmt::print("{} more questions are in logics that {} does not know\n", unread, solver);
     if (differ > 0) return Exit::not_as_claimed;
     return agree == all.size() && agree > 0 ? Exit::as_claimed : Exit::inconclusive;
 }
@@ -102,6 +119,12 @@ Exit prove_command(std::span<const std::string> arguments) {
 
     const std::vector<Obligation> chosen = selected(options.words(), options.has("all") || options.has("list"));
     if (options.has("list")) {
+        if (const auto file = options.find<std::string>("json")) {
+            Json rows = Json::array();
+            for (const Obligation& each : chosen) rows.push_back(as_json(each));
+            write_json(*file, {{"obligations", rows}, {"assumptions", assumptions_as_json()}});
+            if (*file == "-") return Exit::as_claimed;
+        }
         list(chosen);
         return Exit::as_claimed;
     }
@@ -121,9 +144,9 @@ Exit prove_command(std::span<const std::string> arguments) {
         progress.update(fmt::format("{} of {} obligations", done, chosen.size()));
     });
     if (const auto file = options.find<std::string>("json")) {
-        nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+        Json rows = Json::array();
         for (const Evidence& evidence : ledger) rows.push_back(evidence);
-        write_json(*file, {{"solver", solver_version()}, {"evidence", rows}});
+        write_json(*file, {{"solver", solver_version()}, {"assumptions", assumptions_as_json()}, {"evidence", rows}});
         if (*file == "-") return exit_code(ledger);
     }
     for (Evidence& line : ledger) line.decided_by += fmt::format(" in {:.1f} s", line.seconds);

@@ -124,6 +124,10 @@ std::vector<std::string> second_solver(const std::string& name) {
     return {python, "-c", std::string(known->script)};
 }
 
+bool second_solver_reads(const std::string& name, std::string_view logic) {
+    return name != "bitwuzla" || logic.starts_with("QF_BV");
+}
+
 Answer ask_second(std::vector<std::string> command, const std::string& file, double limit) {
     command.push_back(file);
     const double started = monotonic_seconds();

@@ -39,6 +39,8 @@ struct Answer {
 /// Python wheels in samesum's private environment, or of a program given by its path. Throws UsageError when there is
 /// none.
 [[nodiscard]] std::vector<std::string> second_solver(const std::string& name);
+/// Does that solver know the logic? Bitwuzla knows bit vectors and floats, but no integers, reals and quantifiers.
+[[nodiscard]] bool second_solver_reads(const std::string& name, std::string_view logic);
 /// Asks a second solver; no values.
 [[nodiscard]] Answer ask_second(std::vector<std::string> command, const std::string& file, double limit);
 

@@ -10,6 +10,7 @@
 
 #include "model/cli.hpp"
 #include "model/format.hpp"
+#include "proofs/assumptions.hpp"
 #include "proofs/child.hpp"
 #include "proofs/commands.hpp"
 #include "proofs/obligation.hpp"
@@ -123,26 +124,6 @@ std::vector<Evidence> merged(const std::vector<Evidence>& ledger) {
     return result;
 }
 
-/// The assumptions that lines of this ledger rest on, and what checks each.
-std::string assumption_ledger(std::span<const Obligation> chosen) {
-    std::size_t width = 0;
-    for (const NcclAssumption& each : nccl_assumptions()) width = std::max(width, each.name.size());
-    std::string text;
-    for (const NcclAssumption& each : nccl_assumptions()) {
-        const auto rests = [&](const Obligation& o) {
-            return std::find(o.assumes_of_nccl.begin(), o.assumes_of_nccl.end(), each.name) != o.assumes_of_nccl.end();
-        };
-        if (std::none_of(chosen.begin(), chosen.end(), rests)) continue;
-        std::vector<std::string> claims;
-        for (const Obligation& o : chosen)
-            if (rests(o) && std::find(claims.begin(), claims.end(), o.name) == claims.end()) claims.push_back(o.name);
-        if (text.empty()) text = "assumed of NCCL, and what checks it on a live machine:\n";
-        text += fmt::format("  {:<{}}  {}\n  {:<{}}  checked by: {}\n  {:<{}}  used by: {}\n", each.name, width,
-                            each.sentence, "", width, each.probe, "", width, fmt::join(claims, ", "));
-    }
-    return text;
-}
-
 bool wanted(std::span<const std::string> globs, const std::string& claim) {
     return globs.empty() || std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
                return ::fnmatch(glob.c_str(), claim.c_str(), 0) == 0;
@@ -197,18 +178,16 @@ Exit verify_command(std::span<const std::string> arguments) {
         progress.update(fmt::format("{} of {} claims decided", done, inquiries.size()));
     });
     if (const auto file = options.find<std::string>("json")) {
-        nlohmann::ordered_json rows = nlohmann::ordered_json::array(), assumptions = nlohmann::ordered_json::array();
+        nlohmann::ordered_json rows = nlohmann::ordered_json::array();
         for (const Evidence& evidence : lines) rows.push_back(evidence);
-        for (const NcclAssumption& each : nccl_assumptions())
-            assumptions.push_back({{"name", each.name}, {"sentence", each.sentence}, {"probe", each.probe}});
         write_json(*file, {{"backend", backend},
                            {"seed", seed},
                            {"solver", solver_version()},
-                           {"assumptions", assumptions},
+                           {"assumptions", assumptions_as_json()},
                            {"evidence", rows}});
         if (*file == "-") return exit_code(lines);
     }
-    fmt::print("{}", format_ledger(merged(lines), colourful(STDOUT_FILENO), assumption_ledger(chosen)));
+    fmt::print("{}", format_ledger(merged(lines), colourful(STDOUT_FILENO), assumption_ledger(chosen, lines)));
     return exit_code(lines);
 }
 

@@ -2,12 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE proofs_obligations
 #include <boost/test/unit_test.hpp>
+#include <regex>
 #include <set>
 
 #include "model/cli.hpp"
+#include "proofs/assumptions.hpp"
 #include "proofs/claims.hpp"
 #include "proofs/obligation.hpp"
 #include "proofs/scenario_claims.hpp"
+#include "tests/program.hpp"
 
 using namespace samesum;
 
@@ -136,4 +139,49 @@ BOOST_AUTO_TEST_CASE(exported_questions_read_back_with_their_status) {
             BOOST_TEST((ask({script.text, {}}, 30).satisfiable == script.expected), script.name);
         }
     BOOST_TEST(asked > 30u);
+}
+
+BOOST_AUTO_TEST_CASE(assumptions_meet_what_was_seen) {
+    const auto line = [](const char* claim, Verdict verdict) {
+        return Evidence{.claim = claim,
+                        .sentence = {},
+                        .scope = {},
+                        .verdict = verdict,
+                        .decided_by = {},
+                        .detail = {},
+                        .witness = {},
+                        .replay = {}};
+    };
+    const std::vector<Obligation> chosen =
+        selected(std::vector<std::string>{"fixed_root_is_routing_invariant", "exchange_is_a_bijection"});
+    const auto says = [&](std::span<const Evidence> ledger, std::string_view text) {
+        return assumption_ledger(chosen, ledger).find(text) != std::string::npos;
+    };
+    BOOST_TEST(says({}, "checked by: samesum reveal"));
+    BOOST_TEST(!says({}, "this machine"));
+    std::vector<Evidence> ledger{line("fixed_root_on_nccl_equals_model", Verdict::upheld),
+                                 line("exchange_ordered_on_nccl_equals_model", Verdict::upheld),
+                                 line("fixed_root_on_nccl_is_owner_invariant", Verdict::upheld)};
+    BOOST_TEST(says(ledger, "apply to this communicator: fixed_root_is_routing_invariant, exchange_is_a_bijection"));
+    ledger.back().verdict = Verdict::refuted;
+    BOOST_TEST(says(ledger, "on this machine: does not hold: refuted by 1 of 1 lines"));
+    BOOST_TEST(says(ledger, "apply to this communicator: exchange_is_a_bijection\n"));
+    BOOST_TEST(says(ledger, "do not hold here or were not tested: fixed_root_is_routing_invariant\n"));
+    ledger.pop_back();
+    BOOST_TEST(says(ledger, "do not hold here or were not tested: fixed_root_is_routing_invariant\n"));
+}
+
+BOOST_AUTO_TEST_CASE(each_probe_is_a_command) {
+    for (const NcclAssumption& each : nccl_assumptions()) {
+        const std::regex command("samesum ((?:order )?[a-z]+)([^;]*)"), flag("--[a-z-]+");
+        std::size_t commands = 0;
+        for (std::sregex_iterator at(each.probe.begin(), each.probe.end(), command), end; at != end; ++at, ++commands) {
+            const auto help = samesum::testing::run((*at)[1].str() + " --help");
+            BOOST_TEST(help.exit == 0, each.probe);
+            const std::string flags = (*at)[2].str();
+            for (std::sregex_iterator f(flags.begin(), flags.end(), flag); f != end; ++f)
+                BOOST_TEST(help.says(f->str()), each.probe << ": no flag " << f->str());
+        }
+        BOOST_TEST(commands > 0u, each.probe);
+    }
 }
