@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +36,14 @@ struct Exercise {
     std::function<Grade(std::string_view answer)> grade;
 };
 
+/// What the page's reduction is set to when a lesson is tried out there: a token that moves from one owner to another.
+struct Demonstration {
+    Format format{};
+    std::string scheme;        ///< one of the page's
+    std::vector<Bits> values;  ///< of ranks 0, 1, ...
+    int before = 0, after = 0;
+};
+
 struct Lesson {
     std::string name;  ///< as in `samesum teach NAME`
     std::string title;
@@ -45,6 +54,7 @@ struct Lesson {
     std::string command;  ///< that reproduces what was shown
     std::string result;   ///< part of what it prints
     Exercise exercise;
+    std::optional<Demonstration> demonstration{};
 };
 
 /// All lessons, in the order in which they are taught. Throws std::logic_error when one claims what no longer holds.

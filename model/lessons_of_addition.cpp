@@ -126,6 +126,7 @@ Lesson two_answers() {
                            return grade_difference({.format = bf16}, first_two_first, last_two_first, answer,
                                                    "Take one so large that it swallows 1, and its negative.");
                        }};
+    lesson.demonstration = {format, "reduce_scatter, ring", values, 2, 0};
     return lesson;
 }
 
@@ -153,6 +154,7 @@ Lesson ties() {
 
     Lesson lesson;
     lesson.name = "ties";
+    lesson.demonstration = {bf16, "reduce_scatter, ring", values, 3, 0};
     lesson.title = "Ties and absorption";
     lesson.minutes = 3;
     lesson.text = {prose("Half a unit of the last place is the most that a number can swallow without a trace. In "
@@ -208,6 +210,7 @@ Lesson three_ranks() {
 
     Lesson lesson;
     lesson.name = "three_ranks";
+    lesson.demonstration = {bf16, "reduce_scatter, ring", values, 2, 0};
     lesson.title = "Why 2 ranks are safe and 3 are not";
     lesson.minutes = 2;
     lesson.text = {prose(fmt::format("Two ranks have two values, and one addition: x0 + x1 or x1 + x0. Addition "

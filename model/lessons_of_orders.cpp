@@ -70,6 +70,7 @@ Lesson who_adds_first() {
 
     Lesson lesson;
     lesson.name = "algorithms";
+    lesson.demonstration = {bf16, "reduce_scatter, PAT", values, 1, 0};
     lesson.title = "Ring, tree, PAT: who adds first";
     lesson.minutes = 4;
     lesson.text = {
@@ -141,6 +142,7 @@ Lesson owner_moves_order() {
 
     Lesson lesson;
     lesson.name = "owner";
+    lesson.demonstration = {bf16, "reduce_scatter, ring", partials, 0, 1};
     lesson.title = "The owner moves the order";
     lesson.minutes = 4;
     lesson.text = {

@@ -44,6 +44,7 @@ Lesson saturation() {
 
     Lesson lesson;
     lesson.name = "float8";
+    lesson.demonstration = {e4m3, "reduce_scatter, ring", values, 2, 0};
     lesson.title = "fp8 that saturates";
     lesson.minutes = 3;
     lesson.text = {
@@ -256,6 +257,7 @@ Lesson fixed_root() {
 
     Lesson lesson;
     lesson.name = "fixed_root";
+    lesson.demonstration = {bf16, "fixed_root", witness->leaves, 0, 1};
     lesson.title = "What a fixed root repairs, and what it assumes";
     lesson.minutes = 5;
     lesson.text = {
@@ -315,6 +317,7 @@ Lesson order_free() {
 
     Lesson lesson;
     lesson.name = "order_free";
+    lesson.demonstration = {bf16, "gather_ordered", split, 0, 1};
     lesson.title = "Sums without an order";
     lesson.minutes = 3;
     lesson.text = {

@@ -234,13 +234,10 @@ Json every_sum(Format format) {
     return json;
 }
 
-/// The sums that can come up among the values offered.
-Json sums_among(Format format, const std::vector<Preset>& presets, const std::set<std::pair<int, int>>& splits,
-                int ranks) {
+/// The sums that can come up among the values of the presets and other choices.
+Json sums_among(Format format, const std::vector<Preset>& presets, std::vector<Bits> choices,
+                const std::set<std::pair<int, int>>& splits, int ranks) {
     const HopArithmetic hop(format);
-    std::vector<Bits> choices;
-    if (presets.size() > 1)
-        choices = {tie_power(format) | traits(format).sign(), parse_value(format, "0.5"), parse_value(format, "3")};
     for (const Preset& preset : presets) choices.insert(choices.end(), preset.values.begin(), preset.values.end());
     // By value, -0 before +0.
     std::sort(choices.begin(), choices.end(),
@@ -301,6 +298,13 @@ Json as_json(const Lesson& lesson) {
         for (const Passage& each : list) json.push_back({{"figure", each.is_figure}, {"text", each.text}});
         return json;
     };
+    Json demonstration = nullptr;
+    if (const auto& shown = lesson.demonstration)
+        demonstration = {{"format", name(shown->format)},
+                         {"scheme", shown->scheme},
+                         {"values", shown->values},
+                         {"before", shown->before},
+                         {"after", shown->after}};
     return {{"name", lesson.name},
             {"title", lesson.title},
             {"minutes", lesson.minutes},
@@ -309,6 +313,7 @@ Json as_json(const Lesson& lesson) {
             {"answer", passages(lesson.answer)},
             {"command", lesson.command},
             {"result", lesson.result},
+            {"demonstration", demonstration},
             {"exercise",
              {{"task", lesson.exercise.task}, {"form", lesson.exercise.form}, {"solution", lesson.exercise.solution}}}};
 }
@@ -318,10 +323,16 @@ Json teach_data(std::span<const Lesson> lessons, const PageOptions& options) {
     Json formats = Json::array();
     for (const Format format : {Format::bfloat16, Format::float16, Format::float32}) {
         const auto given = options.values.find(format);
-        formats.push_back(sums_among(
-            format,
-            given == options.values.end() ? usual_presets(format) : std::vector<Preset>{{"as given", given->second}},
-            splits, options.ranks));
+        if (given != options.values.end()) {
+            formats.push_back(sums_among(format, {{"as given", given->second}}, {}, splits, options.ranks));
+            continue;
+        }
+        std::vector<Bits> more{tie_power(format) | traits(format).sign(), parse_value(format, "0.5"),
+                               parse_value(format, "3")};
+        for (const Lesson& lesson : lessons)
+            if (lesson.demonstration && lesson.demonstration->format == format)
+                more.insert(more.end(), lesson.demonstration->values.begin(), lesson.demonstration->values.end());
+        formats.push_back(sums_among(format, usual_presets(format), more, splits, options.ranks));
     }
     for (const Format format : {Format::float8_e4m3, Format::float8_e5m2}) formats.push_back(every_sum(format));
     Json list = Json::array();

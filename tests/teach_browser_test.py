@@ -258,6 +258,27 @@ def read_lessons(page):
     check("the contents lead there", page.js("return location.hash") == "#owner")
 
 
+def try_lessons(page):
+    tried = 0
+    for lesson in json.loads(run("teach", "--json", "-"))["lessons"]:
+        shown = lesson["demonstration"]
+        button = page.js("return document.querySelectorAll(`#${arguments[0]} .try`).length", lesson["name"])
+        check(f"{lesson['name']}: can be tried if it has something to try", button == (1 if shown else 0))
+        if not shown:
+            continue
+        tried += 1
+        page.click(f"#{lesson['name']} .try")
+        check(f"{lesson['name']}: the reduction is the lesson's",
+              page.js("return [state.format.name, state.scheme.name, state.values.slice(0, state.ranks), state.before, state.owner]")
+              == [shown[key] for key in ("format", "scheme", "values", "before", "after")])
+        check(f"{lesson['name']}: the controls say so, too", page.js(
+            "return [...document.querySelectorAll('.choices select')].slice(0, 3).map(s => s.selectedOptions[0].text)")
+            == [shown["format"], str(len(shown["values"])), shown["scheme"]])
+        check(f"{lesson['name']}: the keyboard is on it", page.js("return document.activeElement.id") == "stage")
+        compare_with_engine(page, lesson["name"], explained=True)
+    check("lessons were tried", tried == 8)
+
+
 def is_accessible(page):
     missing = page.js("""return [...document.querySelectorAll('button, select, input, summary, a')].filter(e =>
         !(e.ariaLabel || e.labels?.length || e.textContent.trim())).map(e => e.outerHTML)""")
@@ -310,6 +331,7 @@ def main():
         step_and_play(page)
         move_the_token(page)
         read_lessons(page)
+        try_lessons(page)
         fits(page, 1280)
         for theme in ("light", "dark"):
             page.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])

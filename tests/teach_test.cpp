@@ -413,6 +413,28 @@ BOOST_AUTO_TEST_CASE(the_page_holds_the_engines_sums) {
     BOOST_TEST(trees == 6u * (2 + 3 + 4 + 5 + 6 + 7 + 8));
 }
 
+BOOST_AUTO_TEST_CASE(what_lessons_show_on_the_page_is_what_they_say) {
+    const Json data = teach_data(all(), {});
+    std::size_t shown = 0;
+    for (const Lesson& lesson : all()) {
+        if (!lesson.demonstration) continue;
+        ++shown;
+        const Demonstration& example = *lesson.demonstration;
+        const auto scheme = std::find_if(data["schemes"].begin(), data["schemes"].end(),
+                                         [&](const Json& each) { return each["name"] == example.scheme; });
+        BOOST_REQUIRE(scheme != data["schemes"].end());
+        const Json& owners = (*scheme)["trees"][std::to_string(example.values.size())];
+        const auto sum = [&](int owner) {
+            const std::string tree = owners[static_cast<std::size_t>(owner)]["tree"].get<std::string>();
+            return sum_of(example.format, ReductionTree::parse(tree), example.values);
+        };
+        // A moved token shows; one root and rank order are the two that do not care.
+        const bool moves = example.scheme != "fixed_root" && example.scheme != "gather_ordered";
+        BOOST_TEST((sum(example.before) != sum(example.after)) == moves, lesson.name);
+    }
+    BOOST_TEST(shown == 8u);
+}
+
 BOOST_AUTO_TEST_CASE(the_page_is_one_small_file) {
     const std::string page = teach_page(all(), {});
     BOOST_TEST(page.size() < 1u << 20);
