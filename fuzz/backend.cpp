@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "model/error.hpp"
+#include "model/native.hpp"
 
 namespace samesum::fuzz {
 
@@ -64,7 +65,38 @@ std::vector<Bits> predicted_row(const Request& request, const Partials& partials
 }
 
 std::vector<Bits> ModelBackend::combine_row(const Request& request, const Partials& partials, std::uint64_t row) {
-    return predicted_row(request, partials, row);
+    // Vector code where it has the bits: several times as fast as predicted_row(), and another way to them.
+    const CombinePlan plan =
+        plan_combine(request.scheme, request.comm, request.routing, request.format, request.options);
+    const std::uint64_t begin = row * request.routing.hidden, hidden = request.routing.hidden;
+    const auto width = static_cast<std::size_t>(traits(request.format).bytes());
+    const auto ranks = static_cast<std::size_t>(partials.ranks());
+    bytes_.resize((ranks + 1) * hidden * width);
+    for (std::size_t q = 0; q < ranks; ++q)
+        for (std::uint64_t column = 0; column < hidden; ++column)
+            store(request.format, bytes_, q * hidden + column, partials.at(static_cast<int>(q), row, column));
+    const std::span<std::byte> sums = std::span(bytes_).subspan(ranks * hidden * width);
+    std::vector<const std::byte*> leaves(ranks);
+    std::vector<Bits> column(ranks);
+    plan.schedule.visit(begin, begin + hidden, [&](const Segment& segment) {
+        const ReductionTree tree = segment.order.as_tree();
+        const SumRule rule = rule_for(segment, request.format, plan.accumulation);
+        const std::uint64_t first = segment.begin - begin, last = segment.end - begin;
+        // The right operand's payload of two float64 NaNs is beyond vector code.
+        if (native_takes(rule) && !(rule.nan_from_right && request.format == Format::float64)) {
+            for (std::size_t q = 0; q < ranks; ++q) leaves[q] = bytes_.data() + (q * hidden + first) * width;
+            native_sum(rule, tree, leaves, sums.data() + first * width, last - first);
+            return true;
+        }
+        for (std::uint64_t i = first; i < last; ++i) {
+            for (std::size_t q = 0; q < ranks; ++q) column[q] = load(request.format, bytes_, q * hidden + i);
+            store(request.format, sums, i, sum_element(rule, tree, column));
+        }
+        return true;
+    });
+    std::vector<Bits> result(hidden);
+    for (std::uint64_t i = 0; i < hidden; ++i) result[i] = load(request.format, sums, i);
+    return result;
 }
 
 }  // namespace samesum::fuzz

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -96,6 +97,9 @@ public:
                                             std::span<const std::vector<Bits>> partials) override;
     [[nodiscard]] std::vector<Bits> combine_row(const Request& request, const Partials& partials,
                                                 std::uint64_t row) override;
+
+private:
+    std::vector<std::byte> bytes_;  // the ranks' rows and their sums
 };
 
 }  // namespace samesum::fuzz

@@ -262,6 +262,8 @@ Exit fuzz_command(std::span<const std::string> arguments) {
         "with the line that replays it. False claims and planted faults must be found out in every run.",
         {"samesum fuzz --cases 1000", "samesum fuzz --property 'fixed_root_*' --seconds 60 --corpus findings",
          "samesum fuzz --seed $(git rev-parse HEAD) --shard 0/4 --junit fuzz.xml --json fuzz.json",
+         "samesum fuzz --backend nccl --ranks 2,4,8 --seconds 600 --bundle bundles",
+         "samesum fuzz --backend plugin --plugin ./libsum.so --schemes gather_ordered --dtypes bfloat16",
          "samesum fuzz --replay \"addition_is_associative dtype=bfloat16 x=4400,c400,3f80 a: by=tree "
          "tree=((0+1)+2) b: tree=(0+(1+2))\""});
     options.with_json();
@@ -270,7 +272,7 @@ Exit fuzz_command(std::span<const std::string> arguments) {
         "only properties of such a name; may be repeated")("cases", po::value<std::uint64_t>()->value_name("N"),
                                                            "so many cases of each property (1000 if nothing is said)")(
         "seconds", po::value<double>()->value_name("S"), "for so long")(
-        "seed", po::value<std::string>()->default_value("1"), "a number or a commit's hash")(
+        "seed", po::value<std::string>()->default_value("1"), "a number, a commit's hash, or any word")(
         "backend", po::value<std::string>()->default_value("auto"),
         "model; nccl: real ranks; plugin: a library's sum; auto: nccl where there is a GPU, else model")(
         "plugin", po::value<std::string>()->value_name("FILE"),

@@ -11,6 +11,7 @@
 
 #include "model/error.hpp"
 #include "model/invariance.hpp"
+#include "model/native.hpp"
 
 namespace samesum::fuzz {
 namespace {
@@ -684,20 +685,22 @@ std::string str(const Combination& c) {
 }
 
 bool tells_orders(const Case& c) {
-    const HopArithmetic hop(c.format);
-    const auto n = c.x.size();
-    const auto fold = [&](std::size_t start, std::size_t step) {
-        Bits sum = c.x[start];
-        for (std::size_t i = 1, at = start; i < n; ++i) {
-            at = (at + step) % n;
-            sum = hop.add(sum, c.x[at]);
-        }
-        return sum;
-    };
-    const Bits first = fold(0, 1);
-    for (std::size_t start = 1; start < n; ++start)
-        if (fold(start, 1) != first) return true;
-    return fold(n - 1, n - 1) != first;
+    return with_native_add(c.format, [&](auto hop) {
+        const auto n = c.x.size();
+        const auto fold = [&](std::size_t start, std::size_t step) {
+            Bits sum = c.x[start];
+            for (std::size_t i = 1, at = start; i < n; ++i) {
+                at += step;
+                if (at >= n) at -= n;
+                sum = hop.add(sum, c.x[at]);
+            }
+            return sum;
+        };
+        const Bits first = fold(0, 1);
+        for (std::size_t start = 1; start < n; ++start)
+            if (fold(start, 1) != first) return true;
+        return fold(n - 1, n - 1) != first;
+    });
 }
 
 }  // namespace samesum::fuzz
