@@ -1,10 +1,11 @@
 // Formulas mean what the code that they come from computes, and a changed operation does not go unnoticed.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE proofs_lemma
-#include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <cstdio>
 #include <memory>
 #include <set>
+#include <string>
 
 #include "impl/indexing.hpp"
 #include "model/random.hpp"
@@ -89,4 +90,18 @@ BOOST_AUTO_TEST_CASE(every_operation_of_the_code_is_changed_once) {
                                      "whole_elements", "piece", "dispatch", "gate"})
             BOOST_TEST(names.contains(std::string(function) + "_1"), function);
     }
+}
+
+BOOST_AUTO_TEST_CASE(a_changed_line_of_impl_breaks_a_proof) {
+    const auto says = [](const std::string& program, const std::string& text) {
+        const std::string command =
+            std::string(SAMESUM_BINARY_DIR "/") + program + " prove chunks_partition_the_buffer";
+        const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command.c_str(), "r"), &::pclose);
+        std::string out;
+        for (int c = std::fgetc(pipe.get()); c != EOF; c = std::fgetc(pipe.get())) out += static_cast<char>(c);
+        return out.find(text) != std::string::npos;
+    };
+    BOOST_TEST(says("samesum-proofs", "1 of 1 claims came out as stated"));
+    BOOST_TEST(says("samesum-proofs-changed", "refuted, claimed upheld"));
+    BOOST_TEST(says("samesum-proofs-changed", "begins_at_0 fails for"));
 }
