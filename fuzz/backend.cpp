@@ -19,6 +19,7 @@ Request request_of(const Case& c, const Side& side) {
                     .options = {},
                     .algorithm = side.algorithm,
                     .manner = side.manner};
+    if (side.threads > 0) request.comm.settings.threads = request.comm.settings.ll128_threads = side.threads;
     const bool scatters = dispatched(side.scheme, request.routing) == Scheme::reduce_scatter;
     request.options = {.root = side.root,
                        .accumulation = side.accumulation,

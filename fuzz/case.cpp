@@ -29,9 +29,9 @@ std::uint64_t number(std::string_view text, std::string_view key) {
     return value;
 }
 
-int small_number(std::string_view text, std::string_view key) {
+int small_number(std::string_view text, std::string_view key, std::uint64_t most = most_ranks - 1) {
     const std::uint64_t value = number(text, key);
-    if (value >= most_ranks) throw UsageError(fmt::format("case: {}={}: at most {}", key, text, most_ranks - 1));
+    if (value > most) throw UsageError(fmt::format("case: {}={}: at most {}", key, text, most));
     return static_cast<int>(value);
 }
 
@@ -104,6 +104,7 @@ std::string str_side(const Side& side, const Side& other) {
     say(side.row != other.row, "row", side.row);
     say(side.ranks_per_node != other.ranks_per_node, "ranks_per_node", side.ranks_per_node);
     say(side.nccl != other.nccl, "nccl", str(side.nccl));
+    say(side.threads != other.threads, "threads", side.threads);
     say(side.manner != other.manner, "manner", str(side.manner));
     if (side.seats != other.seats)
         text += side.seats.empty() ? " seats=all" : fmt::format(" seats={}", fmt::join(side.seats, ","));
@@ -142,6 +143,8 @@ void set(Side& side, std::string_view key, std::string_view value) {
         side.ranks_per_node = small_number(value, key);
     } else if (key == "nccl") {
         side.nccl = parse_nccl_version(value);
+    } else if (key == "threads") {
+        side.threads = small_number(value, key, 1024);
     } else if (key == "manner") {
         side.manner = parse_manner(value);
     } else if (key == "seats") {
@@ -157,7 +160,7 @@ void set(Side& side, std::string_view key, std::string_view value) {
     } else {
         throw UsageError(fmt::format(
             "case: '{}' is no field of a side; by, scheme, rings, algo, proto, root, accumulation, sizes, row, "
-            "ranks_per_node, nccl, manner, seats and tree are",
+            "ranks_per_node, nccl, threads, manner, seats and tree are",
             key));
     }
 }

@@ -46,6 +46,7 @@ struct Side {
     std::uint64_t row = 0;             ///< the token's
     int ranks_per_node = 1;            ///< consecutive ranks that share a node
     NcclVersion nccl{};                ///< whose rules hold
+    int threads = 0;                   ///< of a channel where the protocol is the side's; 0: NCCL's usual number
     Manner manner{};
     std::vector<int> seats;             ///< seats[i] contributes x[i], other ranks -0; empty: rank i contributes x[i]
     std::optional<ReductionTree> tree;  ///< of Maker::tree alone; then the fields above mean nothing
@@ -87,6 +88,7 @@ struct World {
     bool manners = true;        ///< do Side::manner's words mean anything there?
     std::vector<Ring> rings{};  ///< one for each channel, as described once it is open
     NcclVersion nccl{};         ///< so too
+    int threads = 0;            ///< so too; Side::threads
 
     [[nodiscard]] bool one_ring() const;
 };

@@ -67,6 +67,7 @@ Case draw_token(Draw& draw, const Wanted& wanted) {
         if (wanted.pat) a.algorithm = world->algorithm;
         a.ranks_per_node = world->ranks_per_node;
         a.nccl = world->nccl;
+        a.threads = world->threads;
     } else if (wanted.only_pat || (wanted.pat && draw.one_in(3))) {
         a.algorithm = Algorithm::pat;
         a.protocol = Protocol::simple;  // NCCL has PAT in no other
@@ -146,7 +147,8 @@ std::string not_one_communicator(const Case& c) {
     if (c.a.maker != Maker::combine || c.b.maker != Maker::combine) return "both sides are combines";
     if (!c.a.seats.empty() || !c.b.seats.empty()) return "rank i contributes x[i]; no seats";
     if (c.a.rings != c.b.rings || c.a.root != c.b.root || c.a.algorithm != c.b.algorithm ||
-        c.a.protocol != c.b.protocol || c.a.ranks_per_node != c.b.ranks_per_node || c.a.nccl != c.b.nccl)
+        c.a.protocol != c.b.protocol || c.a.ranks_per_node != c.b.ranks_per_node || c.a.nccl != c.b.nccl ||
+        c.a.threads != c.b.threads)
         return "both sides have one communicator, root, algorithm and protocol";
     return {};
 }

@@ -87,9 +87,9 @@ Place place_of(Backend& backend, int ranks, const Ring& ring) {
     const auto world = backend.enter_ranks(ranks);
     if (!world) return {{.topology = Topology::from_rings(std::vector<Ring>(2, ring))}, Protocol::simple, "the model"};
     if (!world->one_ring()) throw Inconclusive(fmt::format("{} ranks have several rings here", ranks));
-    return {{.topology = Topology::from_rings(world->rings, world->ranks_per_node), .version = world->nccl},
-            world->protocol,
-            backend.description()};
+    Communicator comm{.topology = Topology::from_rings(world->rings, world->ranks_per_node), .version = world->nccl};
+    if (world->threads > 0) comm.settings.threads = comm.settings.ll128_threads = world->threads;
+    return {std::move(comm), world->protocol, backend.description()};
 }
 
 /// tokens[row] is the token that lies there.

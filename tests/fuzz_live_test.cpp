@@ -13,7 +13,9 @@
 #include "fuzz/report.hpp"
 #include "fuzz/small_worlds.hpp"
 #include "model/buffer_sum.hpp"
+#include "model/cli.hpp"
 #include "model/error.hpp"
+#include "model/records.hpp"
 
 using namespace samesum;
 using namespace samesum::fuzz;
@@ -153,6 +155,74 @@ BOOST_AUTO_TEST_CASE(right_ranks_make_every_claim_come_out) {
     BOOST_TEST(campaign.ranks->openings > campaign.backend->worlds());
     BOOST_TEST(campaign.ranks->calls < 2.1 * static_cast<double>(cases));
     BOOST_TEST(campaign.backend->calls() == campaign.ranks->calls);
+}
+
+/// As NCCL described communicators on H200s; nothing is run.
+class RecordedRanks : public Ranks {
+public:
+    explicit RecordedRanks(std::vector<Record> records) : records_(std::move(records)) {}
+
+    std::string description() const override { return "records"; }
+    Communicator open(const World& world) override {
+        for (const Record& record : records_) {
+            if (record.ranks != world.ranks || record.ranks_per_node != world.ranks_per_node) continue;
+            if (record.graph.empty() != world.graph_file.empty()) continue;
+            Record named = record;
+            named.algorithms = world.algorithm == Algorithm::pat ? "reducescatter:pat;reduce:ring" : "ring";
+            named.protocols = name(world.protocol);
+            return communicator_of(named);
+        }
+        throw Inconclusive("not recorded");
+    }
+    std::span<std::byte> input(int, std::uint64_t) override { return {}; }
+    std::string combine(const gpu::CombineRun&) override { return {}; }
+    std::span<const std::byte> result(std::uint64_t) const override { return {}; }
+
+private:
+    std::vector<Record> records_;
+};
+
+BOOST_AUTO_TEST_CASE(a_case_names_all_that_decides_the_orders_of_communicators_that_were_seen) {
+    struct Row {
+        const char* file;
+        std::vector<int> ranks;
+        int ranks_per_node;
+        const char* graph;
+        bool one_ring;
+    };
+    for (const Row& row :
+         {Row{"h200x1-forced.jsonl", {2, 3, 4, 5, 6, 7, 8}, 1, "", true},
+          Row{"h200x2-nodes.jsonl", {4, 8}, 2, "", true}, Row{"h200x2-unequal-rings.jsonl", {4, 8}, 2, "rev2", false},
+          Row{"h200x2-one-node.jsonl", {2}, 2, "", true}}) {
+        std::vector<Record> records;
+        const std::string text = read_file(std::string(SAMESUM_SOURCE_DIR "/tests/golden/observed/") + row.file);
+        for (std::size_t begin = 0; begin < text.size();) {
+            const std::size_t end = std::min(text.find('\n', begin), text.size());
+            records.push_back(parse_record(text.substr(begin, end - begin)));
+            begin = end + 1;
+        }
+        std::vector<World> worlds;
+        for (const int ranks : row.ranks)
+            for (const Protocol protocol : all_protocols)
+                for (const Algorithm algorithm : {Algorithm::ring, Algorithm::pat}) {
+                    if (algorithm == Algorithm::pat && (protocol != Protocol::simple || row.ranks_per_node > 1))
+                        continue;
+                    World world;
+                    world.ranks = ranks;
+                    world.ranks_per_node = row.ranks_per_node;
+                    world.protocol = protocol;
+                    world.algorithm = algorithm;
+                    world.graph_file = row.graph;
+                    worlds.push_back(world);
+                }
+        LiveBackend backend(std::make_unique<RecordedRanks>(std::move(records)), worlds, "");
+        for (std::size_t i = 0; i < worlds.size(); ++i) {
+            const auto world = backend.enter(i);
+            BOOST_TEST_REQUIRE(world != nullptr, row.file << ": " << str(worlds[i]));
+            BOOST_TEST(world->one_ring() == row.one_ring);
+            BOOST_TEST(world->rings.size() >= 2u);
+        }
+    }
 }
 
 BOOST_AUTO_TEST_CASE(rings_that_differ_show) {
