@@ -341,30 +341,31 @@ private:
         request.routing.hidden = command.at("hidden");
         const auto width = static_cast<std::uint64_t>(traits(request.format).bytes());
         const std::uint64_t own = request.routing.hidden * width, all = request.routing.elements() * width;
-        input_.reserve(all);
-        launch_fill(input_.data(), all / width, static_cast<int>(width), command.at("value"), stream_->get());
-        result_.prepare(own, 0, stream_->get());
+        const DeviceBuffer input(all), result(own);
+        launch_fill(input.data(), all / width, static_cast<int>(width), command.at("value"), stream_->get());
 
         std::vector<Timed> items;
+        std::size_t scratch = 0;
         std::vector<CombineRequest> requests;
         for (const Json& word : command.at("schemes")) {
             requests.push_back(request);
             requests.back().scheme = scheme_of(word, request);
-            workspace_.reserve(gpu::workspace_bytes(requests.back(), context_.rank()));
+            scratch = std::max(scratch, gpu::workspace_bytes(requests.back(), context_.rank()));
         }
+        const DeviceBuffer workspace(scratch);
         for (std::size_t i = 0; i < requests.size(); ++i) {
             const CombineRequest& each = requests[i];
             if (each.scheme == Scheme::direct_ordered && !peers_) peers_ = std::make_unique<PeerMemory>(*comm_);
             items.push_back({command.at("schemes")[i].get<std::string>(), [&, this](cudaStream_t stream) {
-                                 gpu::combine(each, input_.data(), result_.data(), workspace_.data(), peers_.get(),
-                                              *comm_, stream);
+                                 gpu::combine(each, input.data(), result.data(), workspace.data(), peers_.get(), *comm_,
+                                              stream);
                              }});
         }
         std::unique_ptr<LentMemory> lent;
         if (command.at("limits").get<bool>()) {
             (void)meet_neighbours(*comm_);
             lent = std::make_unique<LentMemory>(*comm_, own + 16);
-            for (Timed& limit : limits(*lent, result_.data(), own, *comm_)) items.push_back(std::move(limit));
+            for (Timed& limit : limits(*lent, result.data(), own, *comm_)) items.push_back(std::move(limit));
         }
         const Pace pace{command.at("iterations"), command.at("repetitions"), command.at("captured")};
         context_.at(fmt::format("timing {} items of {} bytes", items.size(), all));

@@ -195,6 +195,37 @@ BOOST_AUTO_TEST_CASE(ranks_that_write_to_each_other_have_the_models_bits) {
     BOOST_TEST(cases == 4u * 6 * 2 * 6 * 2);
 }
 
+BOOST_AUTO_TEST_CASE(calls_of_several_streams_are_in_flight_at_once) {
+    // Each stream has its mailboxes; one stream of the ranks is held up while the others go on. Not more than 8
+    // streams: so many queues a process has, and a kernel that waits for one behind it in its own would wait for ever.
+    constexpr int ranks = 3, lanes = 2, calls = 20;
+    // A kernel's first launch loads it, which waits for what is running; what runs here waits for later launches.
+    launch_delay(1, nullptr);
+    std::vector<PostOffice> offices;
+    std::vector<std::vector<Operands>> operands(lanes);
+    for (int lane = 0; lane < lanes; ++lane) {
+        offices.emplace_back(ranks, 2);
+        for (int call = 0; call < calls; ++call)
+            operands[static_cast<std::size_t>(lane)].emplace_back(Format::bfloat16, ranks, 3000, 0,
+                                                                  static_cast<std::uint64_t>(lane * calls + call));
+    }
+    for (int call = 0; call < calls; ++call)
+        for (std::size_t lane = 0; lane < lanes; ++lane)
+            for (std::size_t rank = 0; rank < ranks; ++rank) {
+                Operands& each = operands[lane][static_cast<std::size_t>(call)];
+                if (lane == 0 && rank == 1) launch_delay(1'000'000, offices[lane].streams[rank].get());
+                DirectSum sum{.partial = each.sources.values[rank], .result = each.out + 2000 * rank};
+                for (std::size_t q = 0; q < ranks; ++q) sum.chunks[q] = {2000 * q, 2000};
+                launch_direct_sum(offices[lane].mailboxes[rank], sum, Format::bfloat16, Accumulation::per_hop,
+                                  offices[lane].streams[rank].get());
+            }
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    for (const PostOffice& office : offices)
+        for (std::size_t rank = 0; rank < ranks; ++rank) BOOST_TEST_REQUIRE(office.expired(rank) == 0u);
+    for (const auto& lane : operands)
+        for (const Operands& each : lane) BOOST_TEST_REQUIRE(each.wrong(Accumulation::per_hop).first == 0u);
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_whose_peer_never_comes_says_so_in_time) {
     PostOffice office(2, 1);
     office.mailboxes[0].patience_ns = 200'000'000;
