@@ -97,30 +97,6 @@ template <class Int>
             {received_at(peer, own.count), select(peer == self, none, own.count)}};
 }
 
-// --- direct_ordered: the buffer goes through the peers' memory in pieces ---
-
-/// The most bytes of `memory` that hold whole elements.
-template <class Int>
-[[nodiscard]] constexpr Int whole_elements(const Int& memory, const Int& width) {
-    return memory / width * width;
-}
-
-/// One piece of the buffer and what it holds of the own chunk, in bytes.
-template <class Int>
-struct Piece {
-    Int count;      ///< of the piece
-    Int own;        ///< of the own chunk in it
-    Int in_piece;   ///< where they lie in the piece
-    Int in_result;  ///< where they lie in the own chunk
-};
-/// The piece that begins at `begin`, of at most `most` bytes of a buffer of `all`.
-template <class Int>
-[[nodiscard]] constexpr Piece<Int> piece(const Int& begin, const Int& most, const Int& all, const Range<Int>& own) {
-    const Int end = smaller(all, begin + most);
-    const Int from = clamp(own.offset, begin, end), to = clamp(own.offset + own.count, begin, end);
-    return {end - begin, to - from, from - begin, from - smaller(from, own.offset)};
-}
-
 // --- direct_ordered: chunks go in lines of 15 words of data, 8 bytes each, and a flag; several lines are a tile ---
 
 inline constexpr int line_data = 120;  ///< bytes
@@ -135,8 +111,7 @@ template <class Int>
 template <class Int>
 [[nodiscard]] constexpr Int tile_lines_of(const Int& bytes, const Int& tile, const Int& lines) {
     const Int begin = tile * lines * Int(line_data);
-    const Int left = select(begin < bytes, bytes - begin, Int(0));
-    return clamp(tiles_of(left, Int(line_data)), Int(1), lines);
+    return clamp(tiles_of(bytes - smaller(begin, bytes), Int(line_data)), Int(1), lines);
 }
 /// Where a line's word lies in the chunk, in bytes.
 template <class Int>

@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <set>
+#include <utility>
+
 #include "impl/indexing.hpp"
 #include "model/combine.hpp"
 #include "proofs/claims.hpp"
@@ -186,70 +189,97 @@ Lemmas gather_reads_the_own_chunk_of_each() {
     return all;
 }
 
-/// By induction over the pieces of direct_ordered: when the piece at `begin` is due, so many bytes of the own chunk are
-/// done as lie below `begin`.
-Lemmas pieces_add_the_own_chunk_once() {
+/// A chunk of direct_ordered travels in tiles of lines of words. Sender and receiver count a tile's lines by the same
+/// function of the owner's chunk.
+constexpr std::uint64_t tile_lines = 8, words_a_line = 15;
+
+Lemmas lines_carry_the_own_chunk_once() {
     Lemmas all;
-    const auto done_below = [](const Natural& begin, const Chunk& own) {
-        return select(begin <= own.offset, Natural(0),
-                      select(begin < own.offset + own.count, begin - own.offset, own.count));
+    const auto word_at = [](Lemma& l, const Natural& line, const Natural& word) {
+        return l.code("word_at", [&] { return code::word_at(line, word); });
     };
-    const auto piece = [](Lemma& l, const Natural& begin, const Natural& most, const Natural& size, const Chunk& own) {
-        return l.code("piece", [&] { return code::piece(begin, most, size, own); });
+    const auto tiles_of = [](Lemma& l, const Natural& bytes, const Natural& tile) {
+        return l.code("tiles_of", [&] { return code::tiles_of(bytes, tile); });
     };
-    all.add("step", [=](Lemma& l) {
-        const Natural begin = l.natural("begin"), most = l.natural("most"), size = l.natural("all");
-        const Chunk own = any_chunk(l, "own");
-        l.assume("the_own_chunk_lies_in_the_buffer", own.offset + own.count <= size);
-        l.assume("a_piece_is_due", begin < size && most >= Natural(1));
-        const auto now = piece(l, begin, most, size, own);
-        const Truth adds = now.own > Natural(0);
-        l.show("goes_on_where_the_last_stopped", implies(adds, now.in_result == done_below(begin, own)));
-        l.show("so_much_more_is_done", done_below(begin, own) + now.own == done_below(begin + most, own));
-        l.show("the_same_byte_of_the_buffer", implies(adds, begin + now.in_piece == own.offset + now.in_result));
-        l.show("within_the_piece", now.in_piece + now.own <= now.count);
-        l.show("within_the_peers_memory", now.count <= most);
-        l.show("within_the_buffer", begin + now.count <= size);
-        l.show("whole_pieces_but_the_last", now.count == most || begin + now.count == size);
-        l.show("within_the_result", implies(adds, now.in_result + now.own <= own.count));
+    const auto lines_of = [](Lemma& l, const Natural& bytes, const Natural& tile, const Natural& lines) {
+        return l.code("tile_lines_of", [&] { return code::tile_lines_of(bytes, tile, lines); });
+    };
+    all.add("no_byte_travels_twice", [=](Lemma& l) {
+        const Natural i = l.natural("line_i"), j = l.natural("line_j"), v = l.natural("word_v"),
+                      w = l.natural("word_w");
+        const Natural x = l.natural("byte_x"), y = l.natural("byte_y");
+        l.assume("words_and_bytes",
+                 v < Natural(words_a_line) && w < Natural(words_a_line) && x < Natural(8) && y < Natural(8));
+        l.show("one_place_each", implies(word_at(l, i, v) + x == word_at(l, j, w) + y, i == j && v == w && x == y));
     });
-    all.add("base_and_end", [=](Lemma& l) {
-        const Natural begin = l.natural("begin"), size = l.natural("all");
-        const Chunk own = any_chunk(l, "own");
-        l.assume("the_own_chunk_lies_in_the_buffer", own.offset + own.count <= size);
-        l.assume("no_piece_is_due", begin >= size);
-        l.show("nothing_is_done_at_first", done_below(Natural(0) * begin, own) == Natural(0));
-        l.show("all_is_done_at_last", done_below(begin, own) == own.count);
+    all.add("every_byte_travels", [=](Lemma& l) {
+        const Natural lines = l.constant(tile_lines), data = l.constant(tile_lines * code::line_data);
+        const Natural byte = l.natural("byte"), bytes = l.natural("bytes"), most = l.natural("most_bytes");
+        const Natural tile = l.natural("tile"), line = l.natural("line_of_tile"), word = l.natural("word");
+        l.assume("of_the_chunk", byte < bytes && bytes <= most);
+        l.assume("its_place", line < lines && word < Natural(words_a_line));
+        const Natural begin = word_at(l, tile * lines + line, word);
+        l.assume("its_word", begin <= byte && byte < begin + Natural(8));
+        l.show("in_a_tile_that_is_sent", tile < tiles_of(l, most, data));
+        l.show("in_a_line_that_is_sent", line < lines_of(l, bytes, tile, lines));
+    });
+    all.add("a_word_has_a_place", [=](Lemma& l) {
+        const Natural byte = l.natural("byte"), width(code::line_data);
+        const Natural line = byte / width, word = (byte - line * width) / Natural(8);
+        const Natural begin = word_at(l, line, word);
+        l.show("of_a_line", word < Natural(words_a_line));
+        l.show("that_holds_the_byte", begin <= byte && byte < begin + Natural(8));
+    });
+    all.add("lines_of_a_tile", [=](Lemma& l) {
+        const Natural lines = l.constant(tile_lines), tile = l.natural("tile"), bytes = l.natural("bytes");
+        const Natural sent = lines_of(l, bytes, tile, lines);
+        l.show("one_at_least", sent >= Natural(1));
+        l.show("as_many_as_there_are", sent <= lines);
+        l.show("none_in_vain",
+               sent == Natural(1) || (tile * lines + sent - Natural(1)) * Natural(code::line_data) < bytes);
+    });
+    all.add("tiles", [=](Lemma& l) {
+        const Natural data = l.constant(tile_lines * code::line_data), most = l.natural("most_bytes");
+        const Natural tiles = tiles_of(l, most, data);
+        l.show("none_in_vain", tiles == Natural(0) || (tiles - Natural(1)) * data < most);
+        l.show("hold_everything", tiles * data >= most);
+    });
+    // A lane's words of the tile's later lines lie a fixed distance behind its first.
+    all.add("rounds", [=](Lemma& l) {
+        const Natural line = l.natural("line"), word = l.natural("word"), round = l.natural("round");
+        l.show("four_lines_on", word_at(l, line, word) + round * Natural(4 * code::line_data) ==
+                                    word_at(l, line + Natural(4) * round, word));
+        l.show("eight_bytes_on", word_at(l, line, word) + Natural(8) == word_at(l, line, word + Natural(1)));
     });
     all.add("fits_64_bits", [=](Lemma& l) {
-        const Natural begin = l.natural("begin"), most = l.natural("most"), size = l.natural("all");
-        const Chunk own = any_chunk(l, "own");
-        l.assume("the_own_chunk_lies_in_the_buffer", own.offset + own.count <= size);
-        l.assume("a_piece_is_due", begin < size && most >= Natural(1));
-        l.assume("buffers_fit", size <= most_bytes && most <= most_bytes);
-        (void)piece(l, begin, most, size, own);
+        const Natural lines = l.constant(tile_lines), data = l.constant(tile_lines * code::line_data);
+        const Natural tile = l.natural("tile"), bytes = l.natural("bytes"), most = l.natural("most_bytes");
+        const Natural line = l.natural("line_of_tile"), word = l.natural("word");
+        const Natural at = tile * lines + line;
+        l.assume("chunks_fit", bytes <= most && most <= most_bytes);
+        l.assume("a_place", line < lines && word < Natural(words_a_line));
+        l.assume("a_tile", tile < tiles_of(l, most, data));
+        (void)lines_of(l, bytes, tile, lines);
+        (void)word_at(l, at, word);
         l.fits_64_bits();
     });
-    for (const std::uint64_t width : {1, 2, 4, 8})
-        all.add(fmt::format("no_element_is_cut.{}", width), [=](Lemma& l) {
-            const auto times = [&](const Natural& number) { return number * Natural(width); };
-            const auto whole = [&](const Natural& number) {
-                return number / Natural(width) * Natural(width) == number;
-            };
-            const Natural unit = l.constant(width);
-            const Natural memory = l.natural("memory"), size = times(l.natural("elements"));
-            const Natural most = l.code("whole_elements", [&] { return code::whole_elements(memory, unit); });
-            const Chunk own{times(l.natural("own_offset")), times(l.natural("own_count"))};
-            l.assume("the_own_chunk_lies_in_the_buffer", own.offset + own.count <= size);
-            l.show("within_the_memory", most <= memory);
-            l.show("wastes_less_than_an_element", memory < most + Natural(width));
-            l.show("pieces_are_whole", whole(most));
-            const Natural begin = times(l.natural("begun"));
-            const auto now = piece(l, begin, times(l.natural("most_elements")), size, own);
-            l.assume("a_piece_is_due", begin < size);
-            l.show("sums_are_whole", whole(now.own) && whole(now.in_piece) && whole(now.in_result));
-        });
     return all;
+}
+
+/// Of a tile's 8 lines of 16 words each lane takes two neighbouring words in each of two rounds; the last is the flag.
+Exhausted lanes_share_a_tile() {
+    Exhausted world;
+    std::set<std::pair<std::uint64_t, std::uint64_t>> places;
+    for (std::uint64_t lane = 0; lane < 32; ++lane)
+        for (std::uint64_t round = 0; round < 2; ++round)
+            for (std::uint64_t half = 0; half < 2; ++half) {
+                ++world.cases;
+                const std::uint64_t line = round * 4 + lane / 8, word = lane % 8 * 2 + half;
+                if (!places.insert({line, word}).second || line >= tile_lines || word > words_a_line)
+                    world.counterexample = fmt::format("lane {}, round {}, half {}", lane, round, half);
+            }
+    if (places.size() != tile_lines * (words_a_line + 1)) world.counterexample = "some word of a line is nobody's";
+    return world;
 }
 
 Lemmas dispatch_is_vllms() {
@@ -306,7 +336,7 @@ std::vector<Obligation> claims_of_indexing() {
     std::vector<Obligation> claims;
     std::vector<Statement> planted;
     const auto add = [&](Obligation claim, const Lemmas& lemmas) {
-        for (Statement& each : lemmas.planted()) planted.push_back(std::move(each));
+        for (Statement& each : lemmas.planted(5000)) planted.push_back(std::move(each));
         claim.statements = lemmas.statements();
         claims.push_back(std::move(claim));
     };
@@ -329,10 +359,11 @@ std::vector<Obligation> claims_of_indexing() {
          .scope = "any ranks, sizes",
          .assumes_of_nccl = {"delivers_bytes"}},
         gather_reads_the_own_chunk_of_each());
-    add({.name = "pieces_cover_own_chunks",
-         .sentence = "piece by piece, direct_ordered adds each element of the own chunk once",
-         .scope = "any sizes, memory, width"},
-        pieces_add_the_own_chunk_once());
+    add({.name = "lines_carry_own_chunks",
+         .sentence = "direct_ordered's lines carry each byte of the own chunk once, and are as many as are waited for",
+         .scope = "any ranks, sizes",
+         .exhaust = lanes_share_a_tile},
+        lines_carry_the_own_chunk_once());
     add({.name = "dispatch_is_vllms",
          .sentence = "impl/ takes the scheme that vLLM would, as the model does",
          .scope = "any scheme, sizes, ranks",

@@ -30,7 +30,14 @@ int Lemma::take(Step step) {
 }
 
 int Lemma::step_of(const Natural& number) {
-    if (number.lemma_ == nullptr) return take({.kind = Kind::constant, .constant = number.constant_});
+    if (number.lemma_ == nullptr) {
+        // A changed constant is changed wherever the code uses it.
+        const auto known = constants_.find(number.written_);
+        if (known != constants_.end()) return known->second;
+        const int step = take({.kind = Kind::constant, .constant = number.constant_});
+        if (!running_.empty()) constants_[number.written_] = step;
+        return step;
+    }
     ensure(number.lemma_ == this, "numbers of one lemma");
     return number.step_;
 }

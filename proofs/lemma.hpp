@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,7 +23,7 @@ class Truth;
 /// An integer of a lemma; Natural(n) is the constant n. Value type; the lemma must outlive it.
 class Natural {
 public:
-    explicit Natural(std::uint64_t constant) : constant_(constant) {}
+    explicit Natural(std::uint64_t constant) : constant_(constant), written_(++constants_written) {}
 
 private:
     friend class Lemma;
@@ -31,6 +32,8 @@ private:
     Lemma* lemma_ = nullptr;
     int step_ = 0;
     std::uint64_t constant_ = 0;
+    std::uint64_t written_ = 0;  ///< tells a constant that is used twice from two constants
+    inline static std::uint64_t constants_written = 0;
 
     friend Natural operator+(const Natural&, const Natural&);
     friend Natural operator-(const Natural&, const Natural&);
@@ -99,6 +102,7 @@ public:
         const std::size_t first = content_.steps.size();
         auto result = call();
         running_.clear();
+        constants_.clear();
         divides_by_no_0(first);
         return result;
     }
@@ -190,6 +194,7 @@ private:
     Content content_;
     std::string running_;
     int operation_ = 0;
+    std::map<std::uint64_t, int> constants_;  ///< steps of those in use in the code that runs
 };
 
 /// 1 or 0.

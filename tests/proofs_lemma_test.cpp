@@ -8,7 +8,9 @@
 #include <string>
 
 #include "impl/indexing.hpp"
+#include "model/deal.hpp"
 #include "model/random.hpp"
+#include "model/trees.hpp"
 #include "proofs/claims.hpp"
 #include "proofs/lemma.hpp"
 
@@ -16,36 +18,62 @@ using namespace samesum;
 namespace code = gpu::indexing;
 
 BOOST_AUTO_TEST_CASE(a_lemma_computes_what_the_code_does) {
-    Lemma lemma("piece");
-    const auto begin = lemma.natural("begin"), most = lemma.natural("most"), all = lemma.natural("all");
-    const code::Range<Natural> own{lemma.natural("offset"), lemma.natural("count")};
-    const auto piece = lemma.code("piece", [&] { return code::piece(begin, most, all, own); });
-    lemma.assume("due", begin < all);
-    lemma.show("count", piece.count == lemma.natural("expected_count"));
-    lemma.show("own", piece.own == lemma.natural("expected_own"));
-    lemma.show("in_piece", piece.in_piece == lemma.natural("expected_in_piece"));
-    lemma.show("in_result", piece.in_result == lemma.natural("expected_in_result"));
-    lemma.show("spaced", code::spaced(most) == lemma.natural("expected_spaced"));
+    Lemma lemma("deal");
+    const auto cells = lemma.natural("cells"), whole = lemma.natural("whole"), room = lemma.natural("room");
+    const auto channel = lemma.natural("channel"), most = lemma.natural("most");
+    const auto dealt = lemma.code("deal", [&] { return deal::deal(cells, whole, room, channel, most); });
+    lemma.assume("a_channel", channel < most);
+    lemma.show("low", dealt.low == lemma.natural("expected_low"));
+    lemma.show("middle", dealt.middle == lemma.natural("expected_middle"));
+    lemma.show("full", dealt.full == lemma.natural("expected_full"));
+    lemma.show("high", dealt.high == lemma.natural("expected_high"));
+    lemma.show("spaced", code::spaced(cells) == lemma.natural("expected_spaced"));
+    lemma.show("lines", code::tile_lines_of(cells, room, most) == lemma.natural("expected_lines"));
     Random random(5);
     for (int i = 0; i < 2000; ++i) {
         Assignment v;
-        v["all"] = 1 + random.below(60);
-        v["begin"] = random.below(v["all"] + 5);
-        v["most"] = 1 + random.below(40);
-        v["offset"] = random.below(v["all"]);
-        v["count"] = random.below(v["all"] - v["offset"] + 1);
-        const auto computed = code::piece<std::uint64_t>(v["begin"], v["most"], v["all"], {v["offset"], v["count"]});
-        v["expected_count"] = computed.count;
-        v["expected_own"] = computed.own;
-        v["expected_in_piece"] = computed.in_piece;
-        v["expected_in_result"] = computed.in_result;
-        v["expected_spaced"] = code::spaced(v["most"]);
+        v["cells"] = 1 + random.below(900);
+        v["whole"] = 1 + random.below(60);
+        v["room"] = 1 + random.below(9);
+        v["channel"] = random.below(9);
+        v["most"] = 1 + random.below(12);
+        const bool assumed = v["channel"] < v["most"];
+        if (assumed) {
+            const auto computed = deal::deal<std::uint64_t>(v["cells"], v["whole"], v["room"], v["channel"], v["most"]);
+            v["expected_low"] = computed.low;
+            v["expected_middle"] = computed.middle;
+            v["expected_full"] = computed.full;
+            v["expected_high"] = computed.high;
+        }
+        v["expected_spaced"] = code::spaced(v["cells"]);
+        v["expected_lines"] = code::tile_lines_of(v["cells"], v["room"], v["most"]);
+        for (const char* each : {"expected_low", "expected_middle", "expected_full", "expected_high"}) v[each] += 0;
         const auto values = lemma.evaluate(v);
         BOOST_REQUIRE(values);
-        BOOST_TEST(values->assumptions_hold == (v["begin"] < v["all"]));
-        if (values->assumptions_hold) BOOST_TEST(!values->fails, values->fails.value_or(""));
-        ++v["expected_own"];
+        BOOST_TEST(values->assumptions_hold == assumed);
+        if (assumed) BOOST_TEST(!values->fails, values->fails.value_or(""));
+        ++v["expected_spaced"];
         BOOST_TEST((lemma.evaluate(v)->fails.has_value()));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(words_are_of_32_bits) {
+    Lemma lemma("links", Numbers::words);
+    const auto nodes = lemma.natural("nodes"), node = lemma.natural("node");
+    lemma.show("parent", trees::parent(nodes, node) == lemma.natural("expected_parent"));
+    lemma.show("left", trees::left_child(nodes, node) == lemma.natural("expected_left"));
+    lemma.show("right", trees::right_child(nodes, node) == lemma.natural("expected_right"));
+    Random random(6);
+    for (int i = 0; i < 2000; ++i) {
+        const auto n = static_cast<std::uint32_t>(1 + random.below(i % 2 ? 40 : std::uint64_t{1} << 31));
+        const auto at = static_cast<std::uint32_t>(random.below(n));
+        const auto values = lemma.evaluate({{"nodes", n},
+                                            {"node", at},
+                                            {"expected_parent", trees::parent(n, at)},
+                                            {"expected_left", trees::left_child(n, at)},
+                                            {"expected_right", trees::right_child(n, at)}});
+        BOOST_REQUIRE(values);
+        BOOST_TEST(!values->fails, n << " nodes, node " << at << ": " << values->fails.value_or(""));
     }
 }
 
@@ -87,7 +115,7 @@ BOOST_AUTO_TEST_CASE(every_operation_of_the_code_is_changed_once) {
         BOOST_TEST(names.size() > 70u);
         for (const char* function : {"next_first_row", "chunk", "scatter", "exchange", "received_at", "spaced",
                                      "gathered_at", "fixed_root_workspace", "gather_workspace", "exchange_workspace",
-                                     "whole_elements", "piece", "dispatch", "gate"})
+                                     "word_at", "tiles_of", "tile_lines_of", "dispatch", "gate"})
             BOOST_TEST(names.contains(std::string(function) + "_1"), function);
     }
 }
