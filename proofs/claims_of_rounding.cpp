@@ -266,7 +266,7 @@ std::vector<Obligation> claims_of_rounding() {
     claims.push_back({.name = "float32_hides_order_in_a_window",
                       .sentence = "accumulated in float32, n values whose exponents differ by at most w have the same "
                                   "sum in every order while n x 2^(w + precision) <= 2^24 and nothing overflows",
-                      .scope = "16-bit and float8 values; float8_e4m3 all, up to 73",
+                      .scope = "16-bit and 8-bit floats",
                       .statements = {partial_sums_stay_small(), small_integers_are_numbers(),
                                      additions_of_small_integers_are_exact()},
                       .exhaust = float32_hides_order});
