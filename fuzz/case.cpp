@@ -35,7 +35,7 @@ int small_number(std::string_view text, std::string_view key, std::uint64_t most
     return static_cast<int>(value);
 }
 
-std::string str_rings(const std::vector<Ring>& rings) {
+std::string str_rings(const Rings& rings) {
     std::string text;
     for (std::size_t i = 0; i < rings.size();) {
         std::size_t same = 1;
@@ -197,10 +197,12 @@ std::string objection(const Case& c, const Side& side) {
     if (side.rings.empty() || side.rings.size() > most_channels)
         return fmt::format("{} rings; 1 to {}", side.rings.size(), most_channels);
     for (const Ring& ring : side.rings) {
-        Ring sorted = ring;
-        std::sort(sorted.begin(), sorted.end());
-        bool permutation = sorted.size() == n;
-        for (std::size_t i = 0; permutation && i < n; ++i) permutation = sorted[i] == static_cast<int>(i);
+        std::uint64_t visited = 0;  // no more than 64 ranks
+        bool permutation = ring.size() == n;
+        for (const int rank : ring) {
+            permutation = permutation && rank >= 0 && rank < static_cast<int>(n) && (visited >> rank & 1) == 0;
+            if (permutation) visited |= std::uint64_t{1} << rank;
+        }
         if (!permutation) return fmt::format("ring {} does not visit each of {} ranks once", fmt::join(ring, ","), n);
     }
     std::uint64_t rows = 0;

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "model/combine.hpp"
@@ -18,6 +21,30 @@ enum class Maker : std::uint8_t {
     prediction,  ///< the model's order, evaluated element by element
     movement,    ///< nobody adds: the row of the only contributor as it is
     tree,        ///< `Side::tree` over the partials
+};
+
+/// The rings of a communicator's channels. Copies share them: cases are copied by the thousand while one is made small.
+class Rings {
+public:
+    Rings() = default;
+    Rings(std::vector<Ring> rings) : rings_(std::make_shared<const std::vector<Ring>>(std::move(rings))) {}
+
+    [[nodiscard]] std::size_t size() const { return rings_ ? rings_->size() : 0; }
+    [[nodiscard]] bool empty() const { return size() == 0; }
+    [[nodiscard]] const Ring* data() const { return rings_ ? rings_->data() : nullptr; }
+    [[nodiscard]] const Ring* begin() const { return data(); }
+    [[nodiscard]] const Ring* end() const { return data() + size(); }
+    [[nodiscard]] const Ring& front() const { return rings_->front(); }
+    [[nodiscard]] const Ring& operator[](std::size_t channel) const { return (*rings_)[channel]; }
+    /// To change.
+    [[nodiscard]] std::vector<Ring> copy() const { return {begin(), end()}; }
+
+    friend bool operator==(const Rings& a, const Rings& b) {
+        return a.rings_ == b.rings_ || std::equal(a.begin(), a.end(), b.begin(), b.end());
+    }
+
+private:
+    std::shared_ptr<const std::vector<Ring>> rings_;
 };
 
 /// How real ranks run a call; none of it may show in the bits. The model does not look at it.
@@ -37,7 +64,7 @@ struct Manner {
 struct Side {
     Maker maker = Maker::combine;
     Scheme scheme = Scheme::fixed_root;
-    std::vector<Ring> rings;                ///< one for each channel
+    Rings rings;                            ///< one for each channel
     Algorithm algorithm = Algorithm::ring;  ///< of reduce_scatter; reduces are rings
     Protocol protocol = Protocol::simple;
     int root = 0;
@@ -84,11 +111,11 @@ struct World {
     int ranks = 2, ranks_per_node = 1;
     Algorithm algorithm = Algorithm::ring;  ///< of reduce-scatters; reduces are rings
     Protocol protocol = Protocol::simple;
-    std::string graph_file{};   ///< NCCL_GRAPH_FILE; empty: none
-    bool manners = true;        ///< do Side::manner's words mean anything there?
-    std::vector<Ring> rings{};  ///< one for each channel, as described once it is open
-    NcclVersion nccl{};         ///< so too
-    int threads = 0;            ///< so too; Side::threads
+    std::string graph_file{};  ///< NCCL_GRAPH_FILE; empty: none
+    bool manners = true;       ///< do Side::manner's words mean anything there?
+    Rings rings{};             ///< one for each channel, as described once it is open
+    NcclVersion nccl{};        ///< so too
+    int threads = 0;           ///< so too; Side::threads
 
     [[nodiscard]] bool one_ring() const;
 };

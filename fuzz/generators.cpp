@@ -194,7 +194,7 @@ std::vector<Bits> draw_partials(Draw& draw, Format format, std::size_t count) {
     return x;
 }
 
-std::vector<Ring> draw_rings(Draw& draw, int ranks, bool one_ring) {
+Rings draw_rings(Draw& draw, int ranks, bool one_ring) {
     if (const World* world = draw.world()) {
         if (world->ranks != ranks || (one_ring && !world->one_ring())) throw NotHere{};
         return world->rings;
@@ -363,10 +363,12 @@ std::optional<Side> without_rank(const Side& side, int r, int heir) {
     less.sizes.erase(less.sizes.begin() + r);
     const int kept = owner == r ? heir : owner;
     less.row = Routing{less.sizes, 1}.first_row(kept - (kept > r ? 1 : 0)) + behind;
-    for (Ring& ring : less.rings) {
+    std::vector<Ring> rings = side.rings.copy();
+    for (Ring& ring : rings) {
         ring.erase(std::find(ring.begin(), ring.end(), r));
         for (int& rank : ring) rank -= rank > r ? 1 : 0;
     }
+    less.rings = std::move(rings);
     if (less.root >= r && less.root > 0) --less.root;
     if (less.ranks() % less.ranks_per_node != 0) less.ranks_per_node = 1;
     return less;
@@ -550,8 +552,8 @@ std::vector<Case> simpler(const Case& c) {
         for (const std::size_t channels : {std::size_t{1}, c.a.rings.size() / 2, c.a.rings.size() - 1})
             if (channels >= 1 && channels < c.a.rings.size() && c.a.rings.size() == c.b.rings.size()) {
                 Case simple = c;
-                simple.a.rings.resize(channels);
-                simple.b.rings.resize(channels);
+                for (Side* side : {&simple.a, &simple.b})
+                    side->rings = std::vector<Ring>(side->rings.begin(), side->rings.begin() + channels);
                 offer(std::move(simple));
             }
         if (c.a.rings != c.b.rings && c.a.ranks() == c.b.ranks()) {
@@ -568,8 +570,9 @@ std::vector<Case> simpler(const Case& c) {
                 if (ring != plain && std::find(kinds.begin(), kinds.end(), ring) == kinds.end()) kinds.push_back(ring);
             const auto renamed = [&](const Ring& from, const Ring& to) {
                 Case simple = c;
-                for (Side* side : {&simple.a, &simple.b})
-                    std::replace(side->rings.begin(), side->rings.end(), from, to);
+                std::vector<Ring> rings = c.a.rings.copy();
+                std::replace(rings.begin(), rings.end(), from, to);
+                simple.a.rings = simple.b.rings = std::move(rings);
                 offer(std::move(simple));
             };
             for (const Ring& ring : kinds) {
@@ -589,9 +592,12 @@ std::vector<Case> simpler(const Case& c) {
             offer(simple);
             // The same with the names of two ranks exchanged, so that each keeps its place on the rings.
             if (same_ranks && c.a.seats.empty()) {
-                for (Side* side : {&simple.a, &simple.b})
-                    for (Ring& ring : side->rings)
+                for (Side* side : {&simple.a, &simple.b}) {
+                    std::vector<Ring> rings = side->rings.copy();
+                    for (Ring& ring : rings)
                         for (int& rank : ring) rank = rank == 0 ? c.a.root : rank == c.a.root ? 0 : rank;
+                    side->rings = std::move(rings);
+                }
                 std::swap(simple.x[0], simple.x[static_cast<std::size_t>(c.a.root)]);
                 offer(std::move(simple));
             }

@@ -118,7 +118,7 @@ inline constexpr std::array all_data{Data::wide,       Data::ladder,   Data::tie
 [[nodiscard]] std::vector<Bits> draw_partials(Draw& draw, Format format, std::size_t count);
 [[nodiscard]] std::vector<Bits> draw_partials(Draw& draw, Format format, std::size_t count, Data data);
 /// Ring orders of `channels` channels: all the same, or several different ones. Throws NotHere.
-[[nodiscard]] std::vector<Ring> draw_rings(Draw& draw, int ranks, bool one_ring);
+[[nodiscard]] Rings draw_rings(Draw& draw, int ranks, bool one_ring);
 /// Rows of each rank, at least one row in all. `spread`: at least two ranks own rows.
 [[nodiscard]] std::vector<std::uint64_t> draw_sizes(Draw& draw, int ranks, bool equal, bool spread);
 /// Sizes whose buffer crosses borders between the channels of the side's call or ends beside one, and the token's

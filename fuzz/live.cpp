@@ -15,19 +15,19 @@
 namespace samesum::fuzz {
 namespace {
 
-std::vector<Ring> rings_of(const Communicator& comm) {
+Rings rings_of(const Communicator& comm) {
     std::vector<Ring> rings;
     for (int channel = 0; channel < comm.channels(); ++channel) rings.push_back(comm.topology.ring(channel));
     return rings;
 }
 
 /// The same rings, wherever they are written from.
-bool same_rings(const std::vector<Ring>& a, const std::vector<Ring>& b) {
+bool same_rings(const Rings& a, const Rings& b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                       [](const Ring& x, const Ring& y) { return rotated(x, 0) == rotated(y, 0); });
 }
 
-std::string str_rings(const std::vector<Ring>& rings) {
+std::string str_rings(const Rings& rings) {
     std::string text;
     for (std::size_t i = 0; i < rings.size(); ++i)
         if (i == 0 || rings[i] != rings[i - 1])
