@@ -60,6 +60,9 @@ std::optional<Scheme> scheme_named(std::string_view word) {
     return std::nullopt;
 }
 
+/// GB200 NVL72.
+constexpr int largest_nvlink_domain = 72;
+
 double median(std::vector<double> values) {
     std::sort(values.begin(), values.end());
     return values[values.size() / 2];
@@ -209,6 +212,37 @@ std::string csv(const Bench& bench) {
     return text;
 }
 
+/// Medians in microseconds as Markdown, a line for each scheme and limit; and the ratios of `which` to the two schemes
+/// that vLLM chooses between.
+std::string markdown(const Bench& bench, std::string_view which = "direct_ordered") {
+    std::string text = "| us, a rank receives |", rule = "|---|";
+    for (const std::uint64_t received : bench.sizes()) {
+        text += fmt::format(" {} |", short_bytes(received));
+        rule += "--:|";
+    }
+    text += "\n" + rule + "\n";
+    const auto line = [&](const std::string& label, auto&& cell) {
+        text += fmt::format("| {} |", label);
+        for (const std::uint64_t received : bench.sizes()) text += fmt::format(" {} |", cell(received));
+        text += "\n";
+    };
+    for (const Row& row : bench.rows) {
+        if (row.received != bench.rows.front().received || row.name == "auto" || row.name == "launch") continue;
+        line(scheme_named(row.name) ? "`" + row.name + "`" : "limit: " + row.name, [&](std::uint64_t received) {
+            const Row* const there = bench.find(received, row.name);
+            return there == nullptr ? std::string("-")
+                                    : fmt::format("{:.{}f}", there->median_us, there->median_us < 100 ? 1 : 0);
+        });
+    }
+    for (const char* other : {"reduce_scatter", "fixed_root"})
+        line(fmt::format("`{}` / `{}`", which, other), [&](std::uint64_t received) {
+            const Row *const row = bench.find(received, which), *const to = bench.find(received, other);
+            return row == nullptr || to == nullptr ? std::string("-")
+                                                   : fmt::format("{:.2f}", row->median_us / to->median_us);
+        });
+    return text;
+}
+
 /// What the alpha-beta lines through the measured points say about other numbers of ranks.
 std::string plan(const Bench& bench, const std::vector<int>& numbers) {
     const auto lines = fits(bench);
@@ -226,7 +260,10 @@ std::string plan(const Bench& bench, const std::vector<int>& numbers) {
         for (const std::uint64_t received : bench.sizes()) {
             text += fmt::format("{:>10}", short_bytes(received));
             for (const auto& [scheme, line] : lines)
-                text += fmt::format(" {:>16.1f}", line.microseconds(traffic(scheme, ranks, received)));
+                // No NVLink domain is larger.
+                text += scheme == Scheme::direct_ordered && ranks > largest_nvlink_domain
+                            ? fmt::format(" {:>16}", "-")
+                            : fmt::format(" {:>16.1f}", line.microseconds(traffic(scheme, ranks, received)));
             text += "\n";
         }
     }
@@ -241,7 +278,7 @@ void plot(const Bench& bench, const std::string& file) {
     for (const Row& row : bench.rows)
         if (row.received == bench.rows.front().received) names.push_back(row.name);
     std::string script = fmt::format(
-        "set terminal svg size 900,560 font 'sans-serif,13' background 'white'\n"
+        "set terminal svg noenhanced size 900,560 font 'sans-serif,13' background 'white'\n"
         "set output '{}'\nset logscale xy\nset key outside right\nset grid\n"
         "set format x '%.0b %BB'\nset xlabel 'bytes that each rank receives'\nset ylabel 'microseconds'\n"
         "set title '{} ranks on {} x {}, {}, NCCL {}'\nplot ",
@@ -255,8 +292,6 @@ void plot(const Bench& bench, const std::string& file) {
             if (row.name == name) script += fmt::format("{} {}\n", row.received, row.median_us);
         script += "e\n";
     }
-    // A title may hold underscores, which gnuplot would take for subscripts.
-    script.insert(0, "set termoption noenhanced\n");
     std::fwrite(script.data(), 1, script.size(), gnuplot);
     if (::pclose(gnuplot) != 0)
         throw UsageError(
@@ -413,7 +448,8 @@ Exit bench_command(std::span<const std::string> arguments) {
         "seed", po::value<std::uint64_t>()->default_value(1), "of the compared data")(
         "from", po::value<std::string>(), "a file that --json wrote, instead of measuring")(
         "plan", po::value<std::string>(), "compute the times on so many ranks, by commas")(
-        "csv", po::value<std::string>(), "also write comma-separated values")(
+        "markdown", "print a Markdown table of the medians instead")("csv", po::value<std::string>(),
+                                                                     "also write comma-separated values")(
         "svg", po::value<std::string>(), "also draw time against size (by gnuplot)");
     if (!options.parse(arguments)) return Exit::as_claimed;
     std::vector<int> numbers;
@@ -426,7 +462,10 @@ Exit bench_command(std::span<const std::string> arguments) {
         }
     const auto from = options.find<std::string>("from");
     const Bench bench = from ? read_bench(*from) : measure(options);
-    fmt::print("{}{}", heading(bench), table(bench));
+    if (options.has("markdown"))
+        fmt::print("{}", markdown(bench));
+    else
+        fmt::print("{}{}", heading(bench), table(bench));
     if (!numbers.empty()) fmt::print("\n{}", plan(bench, numbers));
     if (const auto file = options.find<std::string>("json")) write_json(*file, to_json(bench));
     if (const auto file = options.find<std::string>("csv")) write_file(*file, csv(bench));

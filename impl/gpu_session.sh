@@ -4,14 +4,15 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs on any machine with a GPU, NCCL's library on LD_LIBRARY_PATH if it is not where the build found it. Parts:
-# forced, free, grouped, captured, nodes, arithmetic, properties, faults, tests, sanitizer, speed, large, many;
-# without any, all but many.
+# forced, free, grouped, captured, nodes, arithmetic, properties, faults, tests, sanitizer, speed, bench, fuzz, large,
+# many, domain; without any, all but many and domain. `domain` asks the main questions again with one rank on each GPU of
+# of one NVLink domain: two GPUs will do, four and eight are what it is for.
 set -uo pipefail
 
 build=${1:?usage: gpu_session.sh BUILD_FOLDER OUTPUT_FOLDER [part ...]}
 out=${2:?usage: gpu_session.sh BUILD_FOLDER OUTPUT_FOLDER [part ...]}
 shift 2
-parts=${*:-forced free grouped captured nodes arithmetic properties faults tests sanitizer speed large}
+parts=${*:-forced free grouped captured nodes arithmetic properties faults tests sanitizer speed bench fuzz large}
 here=$(dirname "$(readlink -f "$0")")
 impl=$build/samesum-impl
 mkdir -p "$out"
@@ -133,6 +134,38 @@ for part in $parts; do
         reveal 60 --ranks 8 --dtype float32 --calls reduce:0:32768,reduce:0:32768,reduce:0:32768
         step 60 "$impl" run --ranks 8 --rows 64 --hidden 2048 --dtype bfloat16 --speed 2 \
             --scheme reduce_scatter,reduce_per_owner,fixed_root,reduce_broadcast,gather_ordered,exchange_ordered,direct_ordered,exact
+        ;;
+    bench) # a rank on each of two GPUs
+        if [ "$gpus" -lt 2 ]; then
+            echo "skipped: bench: one GPU has no link to measure" | tee -a "$log"
+            continue
+        fi
+        step 200 "$impl" bench --sizes 8K,64K,512K,2M,16M,128M --json "$out/bench.json" \
+            --scheme auto,reduce_scatter,reduce_per_owner,fixed_root,reduce_broadcast,gather_ordered,exchange_ordered,direct_ordered,exact
+        # Buffers that NCCL may register when it captures a graph.
+        NCCL_LEGACY_CUDA_REGISTER=1 step 100 "$impl" bench --sizes 16M,128M --json "$out/bench-registered.json" \
+            --scheme reduce_scatter,exchange_ordered
+        ;;
+    fuzz) # what runs every night, for FUZZ_SECONDS
+        step $((${FUZZ_SECONDS:-600} + 120)) "$build/samesum-fuzz" fuzz --backend nccl --ranks 2,4,8 \
+            --seconds "${FUZZ_SECONDS:-600}" --json "$out/fuzz.json" --junit "$out/fuzz.xml"
+        ;;
+    domain)
+        # Orders: 4 KiB to 16 MiB element by element, larger ones by bench's comparison with the model.
+        calls=
+        for count in 1024 8192 65536 524288 4194304; do
+            calls+=reduce:0:$count,rs:$((count / gpus)),ar:$count,
+        done
+        for protocol in ll ll128 simple; do
+            reveal 200 --ranks "$gpus" --algo ring --proto $protocol --dtype float32 --calls "$calls" \
+                --records "$out/domain-$protocol.jsonl"
+        done
+        reveal 200 --ranks "$gpus" --dtype float32 --calls "$calls" --records "$out/domain-free.jsonl"
+        reveal 200 --ranks "$gpus" --captured --dtype float32 --calls "$calls" --records "$out/domain-captured.jsonl"
+        step 300 "$impl" run --properties --ranks "$gpus" --dtype bfloat16 --json "$out/domain-properties.json"
+        step 300 "$impl" bench --ranks "$gpus" -b 4K -e 256M -f 4 --json "$out/domain-bench.json"
+        step $((${FUZZ_SECONDS:-180} + 120)) "$build/samesum-fuzz" fuzz --backend nccl --ranks "$gpus" \
+            --seconds "${FUZZ_SECONDS:-180}" --json "$out/domain-fuzz.json"
         ;;
     large) # more than 2^31 bytes
         step 200 "$impl" run --ranks 2 --rows 2 --hidden 600000000 --dtype bfloat16 --patience 100 \

@@ -20,9 +20,10 @@ Traffic traffic(Scheme scheme, int ranks, std::uint64_t received) {
             return {others * chunk, ranks - 1, 1};
         case Scheme::fixed_root:
             // Each rank but the root sends the whole buffer on; the root then sends each owner its chunk, and copies.
-            return {std::max(all, others * chunk), ranks, 3};
+            return {all, ranks, 3};
         case Scheme::reduce_broadcast:
-            return {2 * all, 2 * (ranks - 1), 3};
+            // Of two ranks one passes the sum on and the other passes it back; of more, those between do both.
+            return {ranks > 2 ? 2 * all : all, 2 * (ranks - 1), 3};
         case Scheme::gather_ordered:
             return {others * all, ranks - 1, 2};
         case Scheme::exchange_ordered:
