@@ -28,6 +28,13 @@ Scheme dispatched_here(Scheme scheme, const Routing& routing) {
 
 using Range = indexing::Range<std::uint64_t>;
 
+/// Room for the largest chunk.
+std::uint64_t largest_spaced(const CombineRequest& request) {
+    const auto rows = std::max_element(request.routing.sizes.begin(), request.routing.sizes.end());
+    return indexing::spaced(*rows * request.routing.hidden *
+                            static_cast<std::uint64_t>(traits(request.format).bytes()));
+}
+
 /// One rank's side of one combine.
 class Combine {
 public:
@@ -58,10 +65,11 @@ public:
             case Scheme::gather_ordered:
                 return gather_ordered();
             case Scheme::exchange_ordered:
+                return by_node() ? ordered_by_node() : exchange();
             case Scheme::exact:
                 return exchange();
             case Scheme::direct_ordered:
-                return direct_ordered();
+                return by_node() ? ordered_by_node() : direct_ordered();
             case Scheme::vllm_default:
                 ensure(false, "vllm_default stands for another scheme");
         }
@@ -180,19 +188,66 @@ private:
         if (request_.scheme == Scheme::exact) return Accumulation::exact;
         return has(Fault::fp32_instead_of_per_hop) ? Accumulation::fp32_once : request_.accumulation;
     }
-    [[nodiscard]] Sources sources(auto&& values_of) const {
-        if (comm_.ranks() > most_ranks)
-            throw UsageError(fmt::format("{} ranks; ordered sums take at most {}", comm_.ranks(), most_ranks));
+    [[nodiscard]] Sources sources(int count, auto&& values_of) const {
+        if (count > most_ranks)
+            throw UsageError(fmt::format("{} ranks; ordered sums take at most {}", count, most_ranks));
         Sources in;
-        in.count = comm_.ranks();
+        in.count = count;
         const int first = has(Fault::ring_order) ? comm_.rank() + 1 : 0;
         for (int i = 0; i < in.count; ++i) in.values[i] = values_of((first + i) % in.count);
         return in;
     }
     void add(auto&& values_of) {
-        launch_sum(sources(values_of), result_, elements(comm_.rank()), request_.format, accumulation(),
+        launch_sum(sources(comm_.ranks(), values_of), result_, elements(comm_.rank()), request_.format, accumulation(),
                    has(Fault::missing_wait) ? fault_stream() : stream_);
     }
+
+    /// First each node's sums, in rank order within the node: of every chunk whose owner has the same place in its node
+    /// as this rank. Then, in node order, the sums of the own chunk, which the ranks of that place in the other nodes
+    /// hold. What crosses nodes is one chunk for each node, not one for each rank.
+    void ordered_by_node() {
+        const int in_node = request_.ranks_per_node, nodes = comm_.ranks() / in_node;
+        const int node = comm_.rank() / in_node, place = comm_.rank() % in_node;
+        const auto owner = [&](int of_node, int at) { return of_node * in_node + at; };
+        // The workspace: what the node's ranks send (of exchange_ordered), then the node's sums, then the nodes' sums
+        // of the own chunk; each piece as long as the largest chunk.
+        const std::uint64_t piece = largest_spaced(request_);
+        std::byte* const sums = workspace_ + (direct() ? 0 : number(in_node) * piece);
+        std::byte* const received = sums + number(nodes) * piece;
+        for (int of_node = 0; of_node < nodes; ++of_node) {
+            std::byte* const sum = sums + number(of_node) * piece;
+            if (direct()) {
+                DirectSum mail{.partial = partial_, .result = sum};
+                for (int at = 0; at < in_node; ++at) mail.chunks[at] = bytes(owner(of_node, at));
+                launch_direct_sum(peers_->mailboxes(), mail, request_.format, accumulation(), stream_);
+                continue;
+            }
+            const Range own_piece = bytes(owner(of_node, place));
+            group([&] {
+                for (int at = 0; at < in_node; ++at)
+                    if (at != place)
+                        move({bytes(owner(of_node, at)), {number(at) * piece, own_piece.count}}, partial_, workspace_,
+                             owner(node, at));
+            });
+            launch_sum(sources(in_node,
+                               [&](int at) {
+                                   return at == place ? partial_ + own_piece.offset : workspace_ + number(at) * piece;
+                               }),
+                       sum, elements(owner(of_node, place)), request_.format, accumulation(), stream_);
+        }
+        group([&] {
+            for (int of_node = 0; of_node < nodes; ++of_node)
+                if (of_node != node)
+                    move({{number(of_node) * piece, bytes(owner(of_node, place)).count},
+                          {number(of_node) * piece, own_bytes()}},
+                         sums, received, owner(of_node, place));
+        });
+        launch_sum(
+            sources(nodes, [&](int of_node) { return (of_node == node ? sums : received) + number(of_node) * piece; }),
+            result_, elements(comm_.rank()), request_.format, accumulation(), stream_);
+    }
+    [[nodiscard]] bool by_node() const { return request_.ranks_per_node > 0; }
+    [[nodiscard]] bool direct() const { return request_.scheme == Scheme::direct_ordered; }
 
     void direct_ordered() {
         if (peers_ == nullptr) throw UsageError("direct_ordered needs the peers' memory");
@@ -237,6 +292,11 @@ std::size_t workspace_bytes(const CombineRequest& request, int rank) {
     const std::uint64_t all = request.routing.elements() * width;
     const auto ranks = static_cast<std::uint64_t>(request.routing.ranks());
     const std::uint64_t own = request.routing.sizes.at(static_cast<std::size_t>(rank)) * request.routing.hidden * width;
+    if (request.ranks_per_node > 0) {
+        const auto in_node = static_cast<std::uint64_t>(request.ranks_per_node);
+        const std::uint64_t received = request.scheme == Scheme::direct_ordered ? 0 : in_node;
+        return (received + 2 * ranks / in_node) * largest_spaced(request);
+    }
     switch (dispatched_here(request.scheme, request.routing)) {
         case Scheme::fixed_root:
             return indexing::fixed_root_workspace(static_cast<std::uint64_t>(request.root),
@@ -265,6 +325,19 @@ void combine(const CombineRequest& request, const void* partial, void* result, v
                                      samesum::name(request.format)));
     if (request.fault != Fault::none && !faults_are_built)
         throw UsageError("this build makes no planted faults; samesum-impl-faulty of a test build does");
+    if (request.ranks_per_node != 0) {
+        if (request.ranks_per_node < 0 || comm.ranks() % request.ranks_per_node != 0)
+            throw UsageError(fmt::format("{} ranks do not fill nodes of {}", comm.ranks(), request.ranks_per_node));
+        if (request.scheme != Scheme::exchange_ordered && request.scheme != Scheme::direct_ordered)
+            throw UsageError(fmt::format("{} knows no nodes; exchange_ordered or direct_ordered would be right",
+                                         samesum::name(request.scheme)));
+        if (request.accumulation != Accumulation::per_hop)
+            throw UsageError("sums of nodes are rounded when they leave the node; per_hop would be right");
+        if (peers != nullptr && peers->mailboxes().ranks != request.ranks_per_node &&
+            request.scheme == Scheme::direct_ordered)
+            throw UsageError(fmt::format("the peers' memory is of {} ranks; that of the node's {} would be right",
+                                         peers->mailboxes().ranks, request.ranks_per_node));
+    }
     Combine(request, partial, result, workspace, peers, comm, stream).run();
 }
 

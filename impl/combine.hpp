@@ -19,6 +19,9 @@ struct CombineRequest {
     Format format = Format::bfloat16;
     int root = 0;                                       ///< of fixed_root and reduce_broadcast
     Accumulation accumulation = Accumulation::per_hop;  ///< of the ordered schemes
+    /// Of the ordered schemes: 0 for one sum over all ranks; else first over the ranks of each node, so many, and then
+    /// over the nodes, as CombineOptions::ranks_per_node says. direct_ordered's `peers` are then those of the node.
+    int ranks_per_node = 0;
     Fault fault = Fault::none;
 };
 

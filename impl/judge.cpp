@@ -41,7 +41,8 @@ Forced choice_said(std::string_view said) {
 }
 
 CombinePlan plan_of(const samesum::Communicator& comm, const CombineRun& run, std::string_view said = {}) {
-    CombineOptions options{.root = run.root, .accumulation = run.accumulation, .forced = {}};
+    CombineOptions options{
+        .root = run.root, .accumulation = run.accumulation, .ranks_per_node = run.ranks_per_node, .forced = {}};
     if (!comm.machine) options.forced = choice_said(said);
     return plan_combine(run.scheme, comm, run.routing, run.format, options);
 }

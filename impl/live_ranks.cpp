@@ -300,6 +300,7 @@ CombineOutcome LiveRanks::combine(const CombineRun& run) {
                  {"format", samesum::name(run.format)},
                  {"root", run.root},
                  {"accumulation", samesum::name(run.accumulation)},
+                 {"ranks_per_node", run.ranks_per_node},
                  {"fault", run.fault},
                  {"captured", run.captured},
                  {"in_place", run.in_place},

@@ -74,6 +74,7 @@ struct CombineRun {
     Format format = Format::bfloat16;
     int root = 0;
     Accumulation accumulation = Accumulation::per_hop;
+    int ranks_per_node = 0;  ///< of the ordered schemes by node; 0: one sum over all ranks
     std::string fault = "none";
     bool captured = false, in_place = false;
     int shift = 0;        ///< elements by which the buffers are off their alignment

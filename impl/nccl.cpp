@@ -107,6 +107,12 @@ Communicator::Communicator(int ranks, int rank, std::string_view text) : rank_(r
     gpu::check(ncclCommInitRank(&comm_, ranks, id, rank), "ncclCommInitRank", rank, nullptr);
 }
 
+Communicator::Communicator(const Communicator& whole, int color) {
+    whole.check(ncclCommSplit(whole.get(), color, whole.rank(), &comm_, nullptr), "ncclCommSplit");
+    gpu::check(ncclCommUserRank(comm_, &rank_), "ncclCommUserRank", whole.rank(), comm_);
+    gpu::check(ncclCommCount(comm_, &ranks_), "ncclCommCount", whole.rank(), comm_);
+}
+
 Communicator::~Communicator() {
     if (comm_ == nullptr) return;
     std::fprintf(stderr, "samesum: rank %d's communicator was not closed; aborting it\n", rank_);

@@ -35,6 +35,8 @@ public:
     /// `id` is one rank's fresh_unique_id(), the same on all ranks.
     Communicator(int ranks, int rank, std::string_view id);
     /// If close() was not called: aborts, which waits for no peer, and says so on stderr.
+    /// The ranks of `whole` that give the same color, in their order there. Collective over `whole`.
+    Communicator(const Communicator& whole, int color);
     ~Communicator();
     Communicator(const Communicator&) = delete;
     Communicator& operator=(const Communicator&) = delete;
@@ -55,7 +57,7 @@ public:
 
 private:
     ncclComm_t comm_ = nullptr;
-    int rank_, ranks_;
+    int rank_ = 0, ranks_ = 0;
 };
 
 }  // namespace samesum::gpu

@@ -110,8 +110,12 @@ private:
     }
 
     Json close() {
-        if (peers_) peers_->close();
-        peers_.reset();
+        for (auto* peers : {&node_peers_, &peers_}) {
+            if (*peers) (*peers)->close();
+            peers->reset();
+        }
+        if (node_) node_->close();
+        node_.reset();
         nvlink_joins_all_.reset();
         if (comm_) comm_->close();
         comm_.reset();
@@ -120,7 +124,10 @@ private:
 
     /// NCCL may refuse what the environment forces; that is an answer. The communicator is gone afterwards.
     Json refused(const NcclError& error) {
+        node_peers_.reset();
         peers_.reset();
+        if (node_) node_->abort();
+        node_.reset();
         comm_->abort();
         comm_.reset();
         return {{"refused", error.what()}};
@@ -256,6 +263,21 @@ private:
         return fastest_ordered(*nvlink_joins_all_, request.routing, request.format);
     }
 
+    /// direct_ordered's letterboxes: of all ranks, or of the node's.
+    PeerMemory* peers_of(const CombineRequest& request) {
+        if (request.scheme != Scheme::direct_ordered) return nullptr;
+        context_.at("setting up the peers' memory");
+        if (request.ranks_per_node == 0) {
+            if (!peers_) peers_ = std::make_unique<PeerMemory>(*comm_);
+            return peers_.get();
+        }
+        if (!node_) {
+            node_ = std::make_unique<Communicator>(*comm_, context_.rank() / request.ranks_per_node);
+            node_peers_ = std::make_unique<PeerMemory>(*node_);
+        }
+        return node_peers_.get();
+    }
+
     Json run_combine(const Json& command) {
         CombineRequest request;
         request.routing.sizes = command.at("sizes").get<std::vector<std::uint64_t>>();
@@ -264,6 +286,7 @@ private:
         request.scheme = scheme_of(command.at("scheme"), request);
         request.root = command.at("root");
         request.accumulation = parse_accumulation(command.at("accumulation").get<std::string>());
+        request.ranks_per_node = command.at("ranks_per_node");
         request.fault = parse_fault(command.at("fault").get<std::string>());
         const bool captured = command.at("captured"), in_place = command.at("in_place");
         const std::size_t shift = command.at("shift");
@@ -275,10 +298,7 @@ private:
         const std::uint64_t first = request.routing.first_row(context_.rank()) * row;
         const std::uint64_t own = request.routing.sizes.at(static_cast<std::size_t>(context_.rank())) * row;
         const cudaStream_t stream = stream_->get();
-        if (request.scheme == Scheme::direct_ordered && !peers_) {
-            context_.at("setting up the peers' memory");
-            peers_ = std::make_unique<PeerMemory>(*comm_);
-        }
+        PeerMemory* const peers = peers_of(request);
         const auto from = shared(command.at("input"), all);
         const auto to = shared(command.at("output").get<std::uint64_t>() + first, own);
         real_.reserve(all);
@@ -297,7 +317,7 @@ private:
             if (all > 0)
                 check(cudaMemcpyAsync(partial_.data(), real_.data(), all, cudaMemcpyDeviceToDevice, stream),
                       "cudaMemcpyAsync");
-            gpu::combine(request, partial_.data(), result, workspace_.data(), peers_.get(), *comm_, stream);
+            gpu::combine(request, partial_.data(), result, workspace_.data(), peers, *comm_, stream);
         };
         context_.at(fmt::format("{}: enqueueing", samesum::name(request.scheme)));
         try {
@@ -319,7 +339,7 @@ private:
         stream_->synchronize();
         if (request.fault != Fault::none) check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
         comm_->check_async();
-        if (peers_) peers_->check_delivery();
+        if (peers) peers->check_delivery();
         Json answer{{"digest", fnv1a(to)}, {"ran", samesum::name(request.scheme)}};
         if (command.at("guards").get<bool>()) {
             answer["guards_intact"] = partial_.intact() && (in_place || result_.intact());
@@ -355,9 +375,9 @@ private:
         const DeviceBuffer workspace(scratch);
         for (std::size_t i = 0; i < requests.size(); ++i) {
             const CombineRequest& each = requests[i];
-            if (each.scheme == Scheme::direct_ordered && !peers_) peers_ = std::make_unique<PeerMemory>(*comm_);
-            items.push_back({command.at("schemes")[i].get<std::string>(), [&, this](cudaStream_t stream) {
-                                 gpu::combine(each, input.data(), result.data(), workspace.data(), peers_.get(), *comm_,
+            PeerMemory* const peers = peers_of(each);
+            items.push_back({command.at("schemes")[i].get<std::string>(), [&, peers, this](cudaStream_t stream) {
+                                 gpu::combine(each, input.data(), result.data(), workspace.data(), peers, *comm_,
                                               stream);
                              }});
         }
@@ -380,7 +400,8 @@ private:
     RankContext context_;
     std::optional<Stream> stream_;
     std::unique_ptr<Communicator> comm_;
-    std::unique_ptr<PeerMemory> peers_;
+    std::unique_ptr<Communicator> node_;  ///< the ranks of this rank's node, once they are asked for
+    std::unique_ptr<PeerMemory> peers_, node_peers_;
     std::optional<bool> nvlink_joins_all_;
     DeviceBuffer input_, real_, workspace_;
     Guarded partial_, result_;

@@ -13,11 +13,19 @@ constexpr std::array<std::string_view, all_schemes.size()> names{
     "reduce_scatter", "reduce_per_owner", "vllm_default",   "fixed_root", "reduce_broadcast",
     "gather_ordered", "exchange_ordered", "direct_ordered", "exact"};
 
-Schedule rank_ordered(int ranks, std::uint64_t elements) {
+Schedule ordered(const Order& order, std::uint64_t elements) {
     std::vector<Part> parts;
-    if (elements > 0)
-        parts.push_back({0, 0, elements, elements, 1, elements, Order::rank_order(ranks), Part::Turn::none});
-    return {ranks, elements, std::move(parts)};
+    if (elements > 0) parts.push_back({0, 0, elements, elements, 1, elements, order, Part::Turn::none});
+    return {order.ranks(), elements, std::move(parts)};
+}
+
+Order order_by_node(int ranks, const CombineOptions& options) {
+    if (options.ranks_per_node == 0) return Order::rank_order(ranks);
+    if (options.ranks_per_node < 1 || ranks % options.ranks_per_node != 0)
+        throw UsageError(fmt::format("{} ranks do not fill nodes of {}", ranks, options.ranks_per_node));
+    if (options.accumulation != Accumulation::per_hop)
+        throw UsageError("sums of nodes are rounded when they leave the node; per_hop would be right");
+    return Order::rank_order_by_group(ranks, options.ranks_per_node);
 }
 
 Schedule reduce_scatter(const Communicator& comm, const Routing& routing, Format format, const Forced& forced) {
@@ -88,9 +96,9 @@ CombinePlan plan_combine(Scheme scheme, const Communicator& comm, const Routing&
         case Scheme::reduce_broadcast:
             return {reduce_to(options.root, comm, routing, format, options.forced)};
         case Scheme::exact:
-            return {rank_ordered(comm.ranks(), routing.elements()), Accumulation::exact};
+            return {ordered(Order::rank_order(comm.ranks()), routing.elements()), Accumulation::exact};
         default:
-            return {rank_ordered(comm.ranks(), routing.elements()), options.accumulation};
+            return {ordered(order_by_node(comm.ranks(), options), routing.elements()), options.accumulation};
     }
 }
 

@@ -38,7 +38,10 @@ inline constexpr std::array all_schemes{Scheme::reduce_scatter,   Scheme::reduce
 struct CombineOptions {
     int root = 0;                                       ///< of fixed_root and reduce_broadcast
     Accumulation accumulation = Accumulation::per_hop;  ///< of the ordered schemes
-    Forced forced{};                                    ///< algorithm and protocol of NCCL's calls
+    /// Of the ordered schemes: 0 for one fold over all ranks; else each node's ranks, so many, in rank order, and then
+    /// the nodes' sums in node order: ((0 1) (2 3)) ... Only per_hop: what goes between nodes is rounded.
+    int ranks_per_node = 0;
+    Forced forced{};  ///< algorithm and protocol of NCCL's calls
 };
 
 /// The orders of a whole combine over the [rows, hidden] buffer, and the rounding that goes with them.

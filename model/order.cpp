@@ -100,6 +100,13 @@ Order Order::rank_order(int ranks) {
     return order;
 }
 
+Order Order::rank_order_by_group(int ranks, int in_group) {
+    ensure(in_group > 0 && ranks % in_group == 0, "groups are equal");
+    Order order = rank_order(ranks);
+    order.in_group_ = in_group < ranks ? in_group : 0;
+    return order;
+}
+
 Order Order::from_owner(int ranks, int owner) {
     Order order;
     order.kind_ = Kind::from_owner;
@@ -141,8 +148,15 @@ ReductionTree Order::as_tree() const {
             for (int s = 0; s < ranks_; ++s) ranks[at(s)] = (last_ - s + ranks_) % ranks_;
             return ReductionTree(std::move(postfix)).relabelled(ranks);
         }
-        case Kind::rank_order:
-            return ReductionTree::left_fold(ranks);
+        case Kind::rank_order: {
+            if (in_group_ == 0) return ReductionTree::left_fold(ranks);
+            const auto fold = [&](int first) {
+                return ReductionTree::left_fold(std::span(ranks).subspan(at(first), at(in_group_)));
+            };
+            ReductionTree sum = fold(0);
+            for (int first = in_group_; first < ranks_; first += in_group_) sum = ReductionTree::node(sum, fold(first));
+            return sum;
+        }
         case Kind::from_owner:
             std::rotate(ranks.begin(), ranks.begin() + last_, ranks.end());
             return ReductionTree::left_fold(ranks);
@@ -165,7 +179,7 @@ std::string Order::label() const {
         case Kind::pat:
             return fmt::format("PAT to {}", last_);
         case Kind::rank_order:
-            return "rank order";
+            return in_group_ == 0 ? "rank order" : fmt::format("rank order by groups of {}", in_group_);
         case Kind::from_owner:
             return fmt::format("rank order from {}", last_);
         case Kind::not_observable:

@@ -18,7 +18,7 @@ public:
         ring,            ///< fold along the ring, `last` adds last
         tree,            ///< double binary tree, chains inside nodes
         pat,             ///< parallel aggregated trees, relative to the destination `last`
-        rank_order,      ///< ((0 1) 2) ...
+        rank_order,      ///< ((0 1) 2) ..., or by groups: ((0 1) (2 3)) ...
         from_owner,      ///< the owner `last` first, then owner + 1, ... (symmetric-memory LD kernels)
         not_observable,  ///< an adder that cannot be seen into (NVLS switch, CollNet network)
     };
@@ -28,6 +28,8 @@ public:
     /// `dimensions`: m of NCCL's PAT schedule, see pat_dimensions().
     static Order pat(int ranks, int destination, int dimensions);
     static Order rank_order(int ranks);
+    /// Each `in_group` consecutive ranks in rank order, then their sums in the groups' order.
+    static Order rank_order_by_group(int ranks, int in_group);
     static Order from_owner(int ranks, int owner);
     static Order not_observable(int ranks, std::string why);
 
@@ -57,6 +59,7 @@ private:
     int ranks_ = 1;
     int last_ = 0;
     int dimensions_ = 0;
+    int in_group_ = 0;  ///< 0: all ranks are one group
     std::shared_ptr<const Ring> ring_;
     std::shared_ptr<const TreeLinks> links_;
     std::string why_;

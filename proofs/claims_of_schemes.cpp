@@ -128,9 +128,10 @@ Exhausted fixed_root_keeps_its_order() {
 }
 
 /// The same with rings that differ from channel to channel, for schemes that add by their own hand.
-Exhausted keeps_its_order_on_any_rings(Scheme scheme) {
+Exhausted keeps_its_order_on_any_rings(Scheme scheme, int ranks_per_node = 0) {
     Exhausted world;
     for (int ranks = 2; ranks <= 8; ++ranks) {
+        if (ranks_per_node > 0 && ranks % ranks_per_node != 0) continue;
         OneOrder one;
         const Communicator same = communicator(std::vector<Ring>(8, identity(ranks)));
         std::vector<Ring> rings = all_rings(std::min(ranks, 4));
@@ -139,7 +140,8 @@ Exhausted keeps_its_order_on_any_rings(Scheme scheme) {
         const Communicator different = communicator(rings);
         for (const Communicator* comm : {&same, &different})
             for (const Routing& routing : routings(ranks))
-                if (!one.agrees(plan_combine(scheme, *comm, routing, Format::bfloat16, {.forced = ring_simple}),
+                if (!one.agrees(plan_combine(scheme, *comm, routing, Format::bfloat16,
+                                             {.ranks_per_node = ranks_per_node, .forced = ring_simple}),
                                 routing, world))
                     return world;
     }
@@ -342,6 +344,22 @@ void add_ordered(std::vector<Obligation>& claims) {
                           .scope = "2 to 8 ranks, any rings",
                           .exhaust = [scheme] { return keeps_its_order_on_any_rings(scheme); },
                           .assumes_of_nccl = {"delivers_bytes"}});
+    claims.push_back({.name = "ordered_by_node_is_routing_invariant",
+                      .sentence = "so also when each node's partials are added first, and then the nodes' sums: "
+                                  "((0 1) (2 3)) ...",
+                      .scope = "2 to 8 ranks in nodes of 2 to 4",
+                      .exhaust =
+                          [] {
+                              Exhausted all;
+                              for (const int in_node : {2, 3, 4})
+                                  for (const Scheme scheme : {Scheme::exchange_ordered, Scheme::direct_ordered}) {
+                                      const Exhausted some = keeps_its_order_on_any_rings(scheme, in_node);
+                                      all.cases += some.cases;
+                                      if (!some.counterexample.empty()) all.counterexample = some.counterexample;
+                                  }
+                              return all;
+                          },
+                      .assumes_of_nccl = {"delivers_bytes"}});
     claims.push_back({.name = "exact_is_order_free",
                       .sentence = "the exact sum, rounded once, is the same for every order of its values",
                       .scope = "every float format, 4 values",

@@ -105,6 +105,27 @@ BOOST_AUTO_TEST_CASE(who_depends_on_what) {
         }
 }
 
+BOOST_AUTO_TEST_CASE(by_node_the_order_is_the_one_stated) {
+    const Communicator six{Topology::one_rank_per_node(6)};
+    const Routing routing{{2, 0, 3, 1, 1, 1}, 4};
+    const auto tree = [&](int ranks_per_node) {
+        const CombinePlan plan = plan_combine(Scheme::exchange_ordered, six, routing, Format::bfloat16,
+                                              {.ranks_per_node = ranks_per_node, .forced = {}});
+        BOOST_TEST(plan.schedule.segment_count() == 1u);
+        return plan.schedule.segment_at(0).order.as_tree().str();
+    };
+    BOOST_TEST(tree(0) == "(((((0 1) 2) 3) 4) 5)");
+    BOOST_TEST(tree(2) == "(((0 1) (2 3)) (4 5))");
+    BOOST_TEST(tree(3) == "(((0 1) 2) ((3 4) 5))");
+    BOOST_TEST(tree(6) == tree(0));
+    BOOST_TEST(tree(1) == tree(0));
+    BOOST_CHECK_THROW(tree(4), UsageError);
+    BOOST_CHECK_THROW(
+        static_cast<void>(plan_combine(Scheme::exchange_ordered, six, routing, Format::bfloat16,
+                                       {.accumulation = Accumulation::fp32_once, .ranks_per_node = 2, .forced = {}})),
+        UsageError);
+}
+
 BOOST_AUTO_TEST_CASE(two_ranks_are_exempt) {
     const Communicator two{Topology::from_rings(std::vector<Ring>{{0, 1}, {1, 0}})};
     for (const Scheme scheme : all_schemes)
