@@ -175,6 +175,10 @@ void add_decidability(std::vector<Obligation>& claims) {
                      .exhaust = [] { return every_pair_is_told_apart(5); }};
     for (const Format format : float_formats) claim.statements.push_back(three_leaves_decide(format));
     claims.push_back(std::move(claim));
+    claims.push_back({.name = "orders_decidable_by_shape_in_coq",
+                      .sentence = "the argument from one addition to trees of any number of leaves, step by step",
+                      .scope = "any number of leaves",
+                      .coq = "shape_theorem.v"});
 }
 
 /// Accumulated in float32 and rounded once.

@@ -70,6 +70,12 @@ Outcome settle(const std::function<Exhausted()>& exhaust) {
             world.counterexample};
 }
 
+Outcome settle_by_coq(const std::string& file, double limit) {
+    const std::string refusal = refused_by_coq(file, limit);
+    if (refusal.empty()) return {Verdict::upheld, "checked by Coq", {}, {}};
+    return {Verdict::inconclusive, "not decided", fmt::format("{}: {}", file, refusal), {}};
+}
+
 Verdict opposite(Verdict verdict) {
     if (verdict == Verdict::inconclusive) return verdict;
     return verdict == Verdict::upheld ? Verdict::refuted : Verdict::upheld;
@@ -114,6 +120,8 @@ Question Statement::goal_question() const {
     return question;
 }
 
+bool Obligation::can_run() const { return coq.empty() || coq_is_installed(); }
+
 std::vector<std::string> Obligation::assumes() const {
     std::vector<std::string> names;
     for (const Statement& statement : statements)
@@ -124,7 +132,8 @@ std::vector<std::string> Obligation::assumes() const {
 
 std::vector<Obligation> selected(std::span<const std::string> globs, bool slow_too) {
     std::vector<bool> chosen(obligations().size());
-    for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i] = globs.empty() && (slow_too || !obligations()[i].slow);
+    for (std::size_t i = 0; i < chosen.size(); ++i)
+        chosen[i] = globs.empty() && (slow_too || !obligations()[i].slow) && obligations()[i].can_run();
     for (const std::string& glob : globs) {
         bool matches = false;
         for (std::size_t i = 0; i < chosen.size(); ++i)
@@ -142,6 +151,7 @@ Evidence discharge(const Obligation& obligation, double limit) {
     const double started = monotonic_seconds();
     std::vector<Outcome> outcomes;
     for (const Statement& statement : obligation.statements) outcomes.push_back(settle(statement, limit));
+    if (!obligation.coq.empty()) outcomes.push_back(settle_by_coq(obligation.coq, limit));
     if (obligation.exhaust) outcomes.push_back(settle(obligation.exhaust));
     Evidence evidence = blank(obligation);
     if (outcomes.empty()) {
@@ -193,7 +203,7 @@ Evidence discharge(const Obligation& obligation, double limit) {
 
 Inquiry inquiry(const Obligation& obligation, double limit) {
     // The questions keep their own limits; this one is for worlds that are walked through.
-    double all = limit;
+    double all = obligation.coq.empty() ? limit : 2 * limit;
     for (const Statement& statement : obligation.statements) all += 2 * std::max(limit, statement.seconds);
     return {blank(obligation), [obligation, limit] { return std::vector{discharge(obligation, limit)}; }, all};
 }

@@ -58,6 +58,7 @@ struct Obligation {
     std::string scope;     ///< "bfloat16", "all world sizes"
     std::vector<Statement> statements{};
     std::function<Exhausted()> exhaust{};
+    std::string coq{};  ///< a file of proofs/ that Coq checks
     Settled settled = Settled::by_proof;
     Verdict expected = Verdict::upheld;
     std::vector<std::string> assumes_of_nccl{};  ///< names in nccl_assumptions(): assumptions.hpp
@@ -66,13 +67,15 @@ struct Obligation {
 
     /// What its statements take as given, each once.
     [[nodiscard]] std::vector<std::string> assumes() const;
+    /// Are the programs there that it takes? One that is named all the same is inconclusive.
+    [[nodiscard]] bool can_run() const;
     [[nodiscard]] bool is_canary() const { return name.starts_with("canary_"); }
 };
 
 /// Every obligation, canaries last.
 [[nodiscard]] const std::vector<Obligation>& obligations();
-/// Those whose names match one of the globs; when there are none, all that are not slow, or really all. Throws
-/// UsageError for a glob that matches none.
+/// Those whose names match one of the globs; when there are none, all that can run, slow ones on request.
+/// Throws UsageError for a glob that matches none.
 [[nodiscard]] std::vector<Obligation> selected(std::span<const std::string> globs, bool slow_too = false);
 
 /// Asks whether the assumptions can hold at all, then for a counterexample; believes one only when the model agrees.

@@ -3,6 +3,7 @@
 #include "proofs/solver.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 #include <z3++.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "model/cli.hpp"
 #include "model/error.hpp"
@@ -79,6 +81,17 @@ std::filesystem::path environment() {
     return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "env";
 }
 
+/// Where the program is, or nothing.
+std::string found_in_path(std::string_view program) {
+    const char* path = std::getenv("PATH");
+    std::istringstream folders(path != nullptr ? path : "");
+    for (std::string folder; std::getline(folders, folder, ':');) {
+        const std::string file = fmt::format("{}/{}", folder, program);
+        if (!folder.empty() && ::access(file.c_str(), X_OK) == 0) return file;
+    }
+    return {};
+}
+
 }  // namespace
 
 std::string_view name(Satisfiable answer) {
@@ -140,6 +153,30 @@ Answer ask_second(std::vector<std::string> command, const std::string& file, dou
     if (answer.satisfiable == Satisfiable::unknown)
         answer.why = !result.why.empty() ? result.why : first.empty() ? "no answer" : first;
     return answer;
+}
+
+bool coq_is_installed() { return !found_in_path("coqc").empty(); }
+
+std::string refused_by_coq(const std::string& file, double limit) {
+    namespace fs = std::filesystem;
+    const std::string coqc = found_in_path("coqc");
+    if (coqc.empty()) return "coqc is not installed; Debian's package is coq";
+    // An installed samesum has it beside its programs.
+    const fs::path beside = fs::read_symlink("/proc/self/exe").parent_path() / file;
+    const fs::path source = fs::exists(beside) ? beside : fs::path(SAMESUM_PROOFS_FOLDER) / file;
+    if (!fs::exists(source)) return "the file is not there";
+    const fs::path scratch = fs::temp_directory_path() / fmt::format("samesum-coq-{}", ::getpid());
+    fs::create_directories(scratch);
+    fs::copy_file(source, scratch / file, fs::copy_options::overwrite_existing);
+    const ProgramResult result = run_executable({coqc, "-q", (scratch / file).string()}, limit);
+    std::error_code ignored;
+    fs::remove_all(scratch, ignored);
+    if (!result.why.empty()) return result.why;
+    if (result.exit_code != 0) return fmt::format("coqc refuses it, exit code {}", result.exit_code.value_or(-1));
+    if (result.output.find("Axioms:") != std::string::npos ||
+        result.output.find("Closed under the global context") == std::string::npos)
+        return "it rests on axioms: " + result.output;
+    return {};
 }
 
 std::string solver_version() {

@@ -44,6 +44,11 @@ struct Answer {
 /// Asks a second solver; no values.
 [[nodiscard]] Answer ask_second(std::vector<std::string> command, const std::string& file, double limit);
 
+[[nodiscard]] bool coq_is_installed();
+/// Lets Coq check a file of proofs/, which ends by asking for the axioms that it used. Empty when Coq accepts it and
+/// there are none, else why not.
+[[nodiscard]] std::string refused_by_coq(const std::string& file, double limit);
+
 /// "Z3 5.4.1".
 [[nodiscard]] std::string solver_version();
 

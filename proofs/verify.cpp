@@ -159,7 +159,8 @@ Exit verify_command(std::span<const std::string> arguments) {
         if (wanted(globs, each.if_lost.claim)) inquiries.push_back(std::move(each));
     std::vector<Obligation> chosen;
     for (const Obligation& obligation : obligations())
-        if (!obligation.is_canary() && !obligation.slow && wanted(globs, obligation.name)) chosen.push_back(obligation);
+        if (!obligation.is_canary() && !obligation.slow && obligation.can_run() && wanted(globs, obligation.name))
+            chosen.push_back(obligation);
     constexpr double fuzz_limit = 40, live_limit = 240;
     const auto add = [&](const Sibling& sibling, double limit, bool required) {
         if (wanted(globs, sibling.if_lost.claim))

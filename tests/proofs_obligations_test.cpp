@@ -112,7 +112,10 @@ BOOST_AUTO_TEST_CASE(a_lost_child_is_a_line_of_the_ledger) {
 BOOST_AUTO_TEST_CASE(names) {
     BOOST_TEST(selected(std::vector<std::string>{"addition_commutes"}).size() == 6u);
     BOOST_TEST(selected(std::vector<std::string>{"canary_*"}).size() == canaries().size());
-    BOOST_TEST(selected({}, true).size() == obligations().size());
+    const auto can_run =
+        std::count_if(obligations().begin(), obligations().end(), [](const auto& each) { return each.can_run(); });
+    BOOST_TEST(selected({}, true).size() == static_cast<std::size_t>(can_run));
+    BOOST_TEST(obligations().size() - static_cast<std::size_t>(can_run) <= 1u);
     BOOST_TEST(selected({}).size() < obligations().size());
     BOOST_CHECK_THROW((void)selected(std::vector<std::string>{"additoin_*"}), UsageError);
     for (const Obligation& obligation : obligations()) {

@@ -1,7 +1,12 @@
 // The solver's wall: answers, limits that hold, and an addition that agrees with the model's.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE proofs_solver
+#include <unistd.h>
+
 #include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 #include "model/arithmetic.hpp"
 #include "model/cli.hpp"
@@ -124,4 +129,25 @@ BOOST_AUTO_TEST_CASE(every_float8_sum_agrees) {
         script += "(assert " + disjunction(wrong).text + ")";
         BOOST_TEST((ask({script, {}}, 60).satisfiable == Satisfiable::no), name(format));
     }
+}
+
+BOOST_AUTO_TEST_CASE(coq_accepts_what_is_proved_and_nothing_else) {
+    BOOST_TEST(!refused_by_coq("no_such_file.v", 20).empty());
+    if (!coq_is_installed()) {
+        BOOST_TEST_MESSAGE("skipped: coqc is not installed");
+        return;
+    }
+    BOOST_TEST(refused_by_coq("shape_theorem.v", 120) == "");
+    // A file beside this program comes first: one with a wrong step, and one that takes its theorem for granted.
+    const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+    const auto answer = [&](const std::string& text) {
+        const std::string file = "coq_test_" + std::to_string(::getpid()) + ".v";
+        std::ofstream(folder / file) << text << "Print Assumptions t.\n";
+        const std::string refusal = refused_by_coq(file, 60);
+        std::filesystem::remove(folder / file);
+        return refusal;
+    };
+    BOOST_TEST(answer("Theorem t : 1 + 1 = 2. Proof. reflexivity. Qed.\n") == "");
+    BOOST_TEST(answer("Theorem t : 1 + 1 = 3. Proof. reflexivity. Qed.\n").find("coqc refuses it") == 0u);
+    BOOST_TEST(answer("Axiom t : 1 + 1 = 3.\n").find("it rests on axioms") == 0u);
 }
