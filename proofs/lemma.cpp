@@ -13,7 +13,9 @@ namespace samesum {
 namespace {
 
 __extension__ using Wide = __int128;
-constexpr Wide beyond = Wide{1} << 126;
+constexpr Wide beyond = Wide{1} << 125;
+
+Wide magnitude(Wide a) { return a < 0 ? -a : a; }
 
 /// SMT-LIB's div for positive divisors: rounds down.
 Wide divided(Wide a, Wide b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
@@ -127,7 +129,8 @@ std::optional<Lemma::Values> Lemma::evaluate(const Content& content, const Assig
                 value = of(0) - of(1);
                 break;
             case Kind::multiply:
-                if (__builtin_mul_overflow(of(0), of(1), &value)) return std::nullopt;
+                if (of(0) != 0 && magnitude(of(1)) > beyond / magnitude(of(0))) return std::nullopt;
+                value = of(0) * of(1);
                 break;
             case Kind::divide:
                 // The code's are among what is shown.

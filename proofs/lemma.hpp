@@ -122,7 +122,7 @@ public:
         bool assumptions_hold = false;
         std::optional<std::string> fails;  ///< the first thing to be shown that does not hold
     };
-    /// Nothing where a step has no value: the lemma's own divisions by 0, or numbers beyond 2^126.
+    /// Nothing where a step has no value: the lemma's own divisions by 0, or numbers beyond 2^125.
     [[nodiscard]] std::optional<Values> evaluate(const Assignment& values) const;
 
 private:
