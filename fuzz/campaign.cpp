@@ -13,6 +13,7 @@
 
 #include "model/cli.hpp"
 #include "model/error.hpp"
+#include "model/explain.hpp"
 #include "model/witness.hpp"
 
 namespace samesum::fuzz {
@@ -151,6 +152,21 @@ Explanation explain(const Case& c, const Side& side, Bits bits) {
     return {false, c.x.size() <= 7 ? "no order makes these bits: corruption or a race" : "not the modelled order"};
 }
 
+/// The first addition of each side that the other one does not make.
+std::string first_additions_apart(const Case& c, const ReductionTree& a, const ReductionTree& b) {
+    const SumRule rule{.format = c.format};
+    const auto steps_of_a = samesum::explain(rule, a.canonical(), c.x).steps;
+    const auto steps_of_b = samesum::explain(rule, b.canonical(), c.x).steps;
+    const auto first = [](const std::vector<RoundingStep>& own, const std::vector<RoundingStep>& other) {
+        for (const RoundingStep& step : own)
+            if (std::none_of(other.begin(), other.end(), [&](const auto& each) { return each.what == step.what; }))
+                return fmt::format("{}: {} makes {}", step.what, step.values, decimal(step.format, step.result));
+        return std::string("none");
+    };
+    return fmt::format("first addition apart: a {}; b {}", first(steps_of_a, steps_of_b),
+                       first(steps_of_b, steps_of_a));
+}
+
 std::string where(const Case& c, const Side& side) {
     if (side.maker == Maker::tree) return side.tree->str();
     if (side.maker == Maker::movement)
@@ -183,7 +199,9 @@ std::string tell(const Case& c, Backend& backend) {
                           c.a.accumulation == Accumulation::per_hop && c.b.accumulation == Accumulation::per_hop;
     if (by_order) {
         std::string label_a = where(c, c.a), label_b = where(c, c.b);
-        return tell_apart(tree_of(c, c.a), tree_of(c, c.b), c.format, c.x, label_a, label_b);
+        const ReductionTree tree_a = tree_of(c, c.a), tree_b = tree_of(c, c.b);
+        return fmt::format("{}\n{}", tell_apart(tree_a, tree_b, c.format, c.x, label_a, label_b),
+                           first_additions_apart(c, tree_a, tree_b));
     }
     std::string text = str_leaves(c.format, c.x);
     for (const auto& [letter, side, bits, why] : {std::tuple{'a', &c.a, a, &of_a}, std::tuple{'b', &c.b, b, &of_b}}) {

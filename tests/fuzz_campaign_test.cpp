@@ -158,6 +158,7 @@ BOOST_AUTO_TEST_CASE(shrinking_ends_small) {
             BOOST_TEST((parse_case(str(c)) == c));
             BOOST_TEST(!compare(parse_case(str(c)), model).same);
             BOOST_TEST(finding.text.find("makes") != std::string::npos);
+            BOOST_TEST(finding.text.find("first addition apart: a (") != std::string::npos, finding.text);
         }
     }
 }
