@@ -159,6 +159,7 @@ Exit reveal_command(std::span<const std::string> arguments) {
         "captured", "run each call from a CUDA graph")("graph-label", po::value<std::string>()->default_value(""),
                                                        "what records call the graph file")(
         "records", po::value<std::string>(), "write the records to this file, one JSON object a line")(
+        "save", po::value<std::string>(), "the same: for order diff after an upgrade")(
         "repeats", po::value<int>()->default_value(2), "runs of the same random data, which must agree")(
         "seed", po::value<std::uint64_t>()->default_value(1), "of the random data")(
         "arithmetic", "instead: the bits of one addition, minimum and maximum of two ranks against the model")(
@@ -216,7 +217,8 @@ Exit reveal_command(std::span<const std::string> arguments) {
                 std::fflush(stdout);
             }
     }
-    if (const auto file = options.find<std::string>("records")) write_file(*file, tally.lines);
+    for (const char* flag : {"records", "save"})
+        if (const auto file = options.find<std::string>(flag)) write_file(*file, tally.lines);
     if (const auto file = options.find<std::string>("json"))
         write_json(*file, {{"groups", tally.groups},
                            {"skipped", tally.refused},

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "model/canary.hpp"
 #include "model/cli.hpp"
 #include "model/commands.hpp"
 #include "model/custom.hpp"
@@ -15,6 +18,7 @@
 #include "model/invariance.hpp"
 #include "model/records.hpp"
 #include "model/scenario.hpp"
+#include "model/text.hpp"
 
 namespace samesum {
 namespace {
@@ -194,12 +198,72 @@ Exit order_show(std::span<const std::string> arguments) {
     return Exit::as_claimed;
 }
 
+/// visit(record, line number); a line that is no record is the user's mistake.
+void for_each_record(const std::string& file, const std::function<void(const Record&, std::size_t)>& visit) {
+    const std::string text = read_file(file);
+    std::size_t line_number = 0;
+    for (const std::string_view line : split(text, '\n')) {
+        ++line_number;
+        if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+        try {
+            visit(parse_record(line), line_number);
+        } catch (const UsageError& error) {
+            throw UsageError(fmt::format("{}:{}: {}", file, line_number, error.what()));
+        }
+    }
+}
+
+/// What changed between two files that reveal wrote.
+Exit diff_files(const std::string& before, const std::string& after, const std::optional<std::string>& json) {
+    std::array<std::vector<Record>, 2> records;
+    std::string text;
+    for (const std::size_t side : {0, 1}) {
+        const std::string& file = side == 0 ? before : after;
+        for_each_record(file, [&](const Record& record, std::size_t) { records[side].push_back(record); });
+        if (records[side].empty()) throw UsageError(fmt::format("{}: no record, one JSON object a line", file));
+        const Record& first = records[side].front();
+        text += fmt::format("# {}: NCCL {}, {}\n", side == 0 ? "before" : "now", str(first.version),
+                            first.gpu.empty() ? "unknown GPU" : first.gpu);
+    }
+    const RecordingDiff diff = diff_recordings(records[0], records[1]);
+    if (diff.compared == 0) throw UsageError(fmt::format("{} and {} have no call in common", before, after));
+    bool changed = false;
+    Json changes = Json::array();
+    for (const RecordingChange& change : diff.changes) {
+        text += change.str() + "\n";
+        changed = changed || change.orders();
+        changes.push_back({{"what", change.what},
+                           {"least_bytes", change.least_bytes},
+                           {"most_bytes", change.most_bytes},
+                           {"before", change.before},
+                           {"now", change.after},
+                           {"calls", change.calls},
+                           {"share_in_another_order", change.share},
+                           {"example", change.example}});
+    }
+    for (const auto& [calls, where] : {std::pair{&diff.only_before, "before"}, std::pair{&diff.only_after, "now"}})
+        if (!calls->empty())
+            text += fmt::format("only {}: {} calls, the first: {}\n", where, calls->size(), calls->front());
+    text += fmt::format("{} of {} calls as before\n", diff.unchanged, diff.compared);
+    if (json)
+        write_json(*json, {{"compared", diff.compared},
+                           {"unchanged", diff.unchanged},
+                           {"changes", changes},
+                           {"only_before", diff.only_before},
+                           {"only_now", diff.only_after}});
+    if (!json || *json != "-") fmt::print("{}", text);
+    return changed ? Exit::not_as_claimed : Exit::as_claimed;
+}
+
 Options diff_options() {
-    Options options("order diff [flags] --with 'FLAGS'",
+    Options options("order diff [flags] --with 'FLAGS' | order diff FILE FILE",
                     "Says exactly which elements change their order between two calls: the call that the flags "
                     "describe, and the same\n"
-                    "with some flags replaced. Exit 1 when an element changes, as diff does.",
-                    {"samesum order diff --collective all_reduce --ranks 8 --ranks-per-node 1 --algo ring --proto ll "
+                    "with some flags replaced. Or between two files that reveal --save wrote: on another NCCL, driver "
+                    "or machine.\n"
+                    "Exit 1 when an element changes, as diff does.",
+                    {"samesum order diff nccl-2.27.jsonl nccl-2.28.jsonl",
+                     "samesum order diff --collective all_reduce --ranks 8 --ranks-per-node 1 --algo ring --proto ll "
                      "--count 4096 --with "
                      "'--count 8192'",
                      "samesum order diff --collective all_reduce --ranks 8 --ranks-per-node 8 --channels 16 --algo "
@@ -209,7 +273,7 @@ Options diff_options() {
                      "fused behind another)"});
     add_communicator_flags(options);
     add_call_flags(options);
-    options.with_json();
+    options.with_json().positional("FILE", 2);
     options.add()("with", po::value<std::string>()->value_name("FLAGS"), "flags of the second call that differ")(
         "offset", po::value<std::string>()->default_value("0")->value_name("N"),
         "element i of the first call is element i + N of the second (of each rank's block, for reduce_scatter)")(
@@ -220,6 +284,10 @@ Options diff_options() {
 Exit order_diff(std::span<const std::string> arguments) {
     Options first_options = diff_options(), second_options = diff_options();
     if (!first_options.parse(arguments)) return Exit::as_claimed;
+    if (const auto files = first_options.words(); files.size() == 2)
+        return diff_files(files[0], files[1], first_options.find<std::string>("json"));
+    else if (files.size() == 1)
+        throw UsageError(fmt::format("{} alone; two files that reveal --save wrote would be right", files[0]));
     if (!second_options.parse(with_changes(arguments, po::split_unix(first_options.get<std::string>("with")))))
         return Exit::as_claimed;
     const std::array scenarios{scenario_from(first_options), scenario_from(second_options)};
@@ -583,21 +651,9 @@ Exit order_check(std::span<const std::string> arguments) {
 
     std::size_t matched = 0, differing = 0, total = 0;
     Json rows = Json::array();
-    for (const std::string& file : options.words()) {
-        const std::string text = read_file(file);
-        std::size_t line_number = 0;
-        for (std::size_t begin = 0; begin < text.size();) {
-            const std::size_t end = std::min(text.find('\n', begin), text.size());
-            const std::string_view line = std::string_view(text).substr(begin, end - begin);
-            begin = end + 1;
-            ++line_number;
-            if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-            Match match;
-            try {
-                match = check_record(parse_record(line));
-            } catch (const UsageError& error) {
-                throw UsageError(fmt::format("{}:{}: {}", file, line_number, error.what()));
-            }
+    for (const std::string& file : options.words())
+        for_each_record(file, [&](const Record& record, std::size_t line_number) {
+            const Match match = check_record(record);
             ++total;
             matched += match.outcome == Match::Outcome::matched ? 1 : 0;
             differing += match.outcome == Match::Outcome::differs ? 1 : 0;
@@ -606,8 +662,7 @@ Exit order_check(std::span<const std::string> arguments) {
             if (match.outcome != Match::Outcome::matched || options.has("verbose"))
                 fmt::print("{}:{}: {}{}{}\n", file, line_number, outcome, match.why.empty() ? "" : ": ", match.why);
             rows.push_back({{"file", file}, {"line", line_number}, {"outcome", outcome}, {"why", match.why}});
-        }
-    }
+        });
     if (const auto json = options.find<std::string>("json"))
         write_json(*json, {{"matched", matched}, {"differs", differing}, {"records", total}, {"lines", rows}});
     fmt::print("matched {} of {} records\n", matched, total);

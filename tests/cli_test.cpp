@@ -73,6 +73,8 @@ const std::vector<Row> wrong{
     {"run --ranks 0", "0 ranks; at least 1"},
     {"run --root 9 --ranks 4", "--root 9; 0 to 3 would be right"},
     {"run --fault NONSENSE", "unknown fault 'NONSENSE'; one of: none, root_is_owner"},
+    {"order diff README.md", "README.md alone; two files that reveal --save wrote would be right"},
+    {"order diff README.md LICENSE", "README.md:1: "},
     {"run --by-node --scheme fixed_root", "--by-node: fixed_root knows no nodes; --scheme exchange_ordered"},
     {"bench --ranks 1", "a combine of one rank adds nothing; 2 ranks or more would be right"},
     {"bench -b 8X", "--begin '8X' is no whole number"},
