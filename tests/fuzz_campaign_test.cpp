@@ -32,6 +32,15 @@ std::vector<const Property*> all_properties() {
     return all;
 }
 
+/// Without most of the false claims: making their findings small takes longer than all else.
+std::vector<const Property*> mostly_true_properties() {
+    std::vector<const Property*> chosen;
+    int refuted = 0;
+    for (const Property& property : properties())
+        if (property.expected == Verdict::upheld || ++refuted <= 2) chosen.push_back(&property);
+    return chosen;
+}
+
 const Fault& fault_named(std::string_view name) {
     for (const Fault& fault : faults())
         if (fault.name == name) return fault;
@@ -71,7 +80,7 @@ BOOST_AUTO_TEST_CASE(every_claim_comes_out_as_stated) {
 
 BOOST_AUTO_TEST_CASE(generators_reach_every_class) {
     std::set<std::string_view> seen;
-    for (const Tally& tally : run_campaign(campaign_of(all_properties(), 150)))
+    for (const Tally& tally : run_campaign(campaign_of(mostly_true_properties(), 150)))
         for (const auto& [label, count] : tally.classes) seen.insert(label);
     for (const Format format : float_formats) BOOST_TEST(seen.count(name(format)) == 1u);
     for (const char* label : {"data: NaN",
@@ -228,7 +237,7 @@ BOOST_AUTO_TEST_CASE(data_that_shows_nothing_is_no_victory) {
 }
 
 BOOST_AUTO_TEST_CASE(a_seed_is_a_campaign) {
-    CampaignOptions options = campaign_of(all_properties(), 70, 42);
+    CampaignOptions options = campaign_of(mostly_true_properties(), 70, 42);
     const auto first = run_campaign(options);
     options.jobs = 3;
     const auto second = run_campaign(options);
