@@ -89,7 +89,7 @@ for part in $parts; do
                 --records "$out/nodes${unequal:+-unequal-rings}.jsonl"
         done
         step 200 "$impl" run --properties --ranks 8 --ranks-per-node 2 --json "$out/properties-8-in-nodes-of-2.json"
-        step 100 "$impl" run --properties --by-node --ranks 8 --ranks-per-node 2 --dtype bfloat16,float32 \
+        step 100 "$impl" run --properties --by-node 2 --ranks 8 --ranks-per-node 2 --dtype bfloat16,float32 \
             --scheme exchange_ordered,direct_ordered --json "$out/properties-by-node.json"
         # shellcheck disable=SC2086
         step 200 "$impl" run --properties --ranks 8 --ranks-per-node 2 --hidden 4096 --scheme fixed_root \

@@ -34,12 +34,12 @@ public:
             for (const Scheme scheme : options_.schemes) {
                 for (const Accumulation accumulation : {Accumulation::per_hop, Accumulation::fp32_once}) {
                     if (accumulation == Accumulation::fp32_once &&
-                        (!is_ordered(scheme) || traits(format).width >= 32 || options_.by_node))
+                        (!is_ordered(scheme) || traits(format).width >= 32 || options_.by_node > 0))
                         continue;
                     base_ = CombineRun{.scheme = scheme, .routing = {}, .format = format, .accumulation = accumulation};
                     base_.routing.hidden = options_.hidden;
                     base_.fault = options_.fault;
-                    if (options_.by_node) base_.ranks_per_node = ranks_.placement().ranks_per_node;
+                    base_.ranks_per_node = options_.by_node;
                     of_one_scheme();
                 }
             }
@@ -91,7 +91,7 @@ private:
 
     void of_one_scheme() {
         const std::string scheme(samesum::name(base_.scheme));
-        const std::string named = scheme + (options_.by_node ? "_by_node_on_nccl_" : "_on_nccl_");
+        const std::string named = scheme + (options_.by_node > 0 ? "_by_node_on_nccl_" : "_on_nccl_");
 
         property(named + "equals_model", scheme + " gives the model's bits, special values included",
                  [&](Random& random) {
@@ -209,13 +209,14 @@ private:
             if (is_ordered(scheme)) ordered.push_back(scheme);
         if (ordered.size() < 2) return;
         for (const Accumulation accumulation : {Accumulation::per_hop, Accumulation::fp32_once}) {
-            if (accumulation == Accumulation::fp32_once && (traits(format).width >= 32 || options_.by_node)) continue;
+            if (accumulation == Accumulation::fp32_once && (traits(format).width >= 32 || options_.by_node > 0))
+                continue;
             base_ =
                 CombineRun{.scheme = ordered.front(), .routing = {}, .format = format, .accumulation = accumulation};
             base_.routing.hidden = options_.hidden;
             base_.fault = options_.fault;
-            if (options_.by_node) base_.ranks_per_node = ranks_.placement().ranks_per_node;
-            property(options_.by_node ? "ordered_schemes_by_node_on_nccl_agree" : "ordered_schemes_on_nccl_agree",
+            base_.ranks_per_node = options_.by_node;
+            property(options_.by_node > 0 ? "ordered_schemes_by_node_on_nccl_agree" : "ordered_schemes_on_nccl_agree",
                      "all ordered schemes give the same bits", [&](Random& random) {
                          const Layout layout = ragged(random);
                          const std::uint64_t seed = random.next();

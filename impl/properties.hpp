@@ -19,7 +19,7 @@ struct PropertyOptions {
     std::uint64_t rows_a_rank = 4, hidden = 512;
     std::uint64_t seed = 1;
     int cases = 4;               ///< for each property, scheme and format
-    bool by_node = false;        ///< sum over each node's ranks first; exchange_ordered and direct_ordered alone
+    int by_node = 0;             ///< sum over so many ranks of a node first; exchange_ordered and direct_ordered alone
     std::string fault = "none";  ///< a planted mistake
     std::string only;            ///< properties whose names contain this
 };

@@ -64,7 +64,7 @@ Exit properties(LiveRanks& ranks, const Options& options, const std::vector<Form
     table.formats = formats;
     table.seed = options.get<std::uint64_t>("seed");
     table.cases = options.get<int>("cases");
-    table.by_node = options.has("by-node");
+    table.by_node = options.get<int>("by-node");
     table.fault = options.get<std::string>("fault");
     table.only = options.get<std::string>("only");
     if (options.has("hidden")) table.hidden = options.get<std::uint64_t>("hidden");
@@ -106,8 +106,7 @@ Exit run_command(std::span<const std::string> arguments) {
         "whose bits are not the model's. With --properties, the table of what must hold for each scheme.",
         {"samesum run --scheme fixed_root --ranks 4 --sizes 3,0,5,1 --hidden 2048",
          "samesum run --scheme all --ranks 8 --rows 64 --dtype float16 --captured",
-         "samesum run --scheme direct_ordered --by-node --ranks 8 --ranks-per-node 2",
-         "samesum run --properties --ranks 4"});
+         "samesum run --scheme direct_ordered --by-node 2 --ranks 8", "samesum run --properties --ranks 4"});
     options.with_json();
     add_rank_flags(options, "4");
     options.add()("scheme", po::value<std::string>()->default_value("all"),
@@ -118,7 +117,8 @@ Exit run_command(std::span<const std::string> arguments) {
         "dtype", po::value<std::string>()->default_value("bfloat16"), "a format, or several by commas")(
         "root", po::value<int>()->default_value(0), "of fixed_root and reduce_broadcast")(
         "rounding", po::value<std::string>()->default_value("per_hop"), "of the ordered schemes: per_hop, fp32_once")(
-        "by-node", "sum over the ranks of each node first, then over the nodes")(
+        "by-node", po::value<int>()->default_value(0),
+        "sum over so many ranks of a node first, then over the nodes (0: over all ranks at once)")(
         "captured", "run it from a CUDA graph")("in-place", "let the result be the rank's own rows of its partial")(
         "shift", po::value<int>()->default_value(0), "elements by which buffers are off their alignment")(
         "delay-ms", po::value<double>()->default_value(0), "a producer still running on the stream")(
@@ -138,7 +138,10 @@ Exit run_command(std::span<const std::string> arguments) {
     const NcclEnvironment environment = nccl_environment(options);
     if (const int root = options.get<int>("root"); root < 0 || root >= placing.ranks)
         throw UsageError(fmt::format("--root {}; 0 to {} would be right", root, placing.ranks - 1));
-    if (options.has("by-node"))
+    const int in_node = options.get<int>("by-node");
+    if (in_node < 0 || (in_node > 0 && placing.ranks % in_node != 0))
+        throw UsageError(fmt::format("--by-node {}: {} ranks do not fill nodes of so many", in_node, placing.ranks));
+    if (in_node > 0)
         for (const Scheme scheme : schemes)
             if (scheme != Scheme::exchange_ordered && scheme != Scheme::direct_ordered)
                 throw UsageError(
@@ -167,7 +170,7 @@ Exit run_command(std::span<const std::string> arguments) {
             run.root = options.get<int>("root");
             run.accumulation = parse_accumulation(options.get<std::string>("rounding"));
             run.fault = options.get<std::string>("fault");
-            if (options.has("by-node")) run.ranks_per_node = ranks.placement().ranks_per_node;
+            run.ranks_per_node = options.get<int>("by-node");
             run.captured = options.has("captured");
             run.in_place = options.has("in-place");
             run.shift = options.get<int>("shift");
