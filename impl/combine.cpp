@@ -206,45 +206,45 @@ private:
     /// as this rank. Then, in node order, the sums of the own chunk, which the ranks of that place in the other nodes
     /// hold. What crosses nodes is one chunk for each node, not one for each rank.
     void ordered_by_node() {
-        const int in_node = request_.ranks_per_node, nodes = comm_.ranks() / in_node;
-        const int node = comm_.rank() / in_node, place = comm_.rank() % in_node;
-        const auto owner = [&](int of_node, int at) { return of_node * in_node + at; };
-        // The workspace: what the node's ranks send (of exchange_ordered), then the node's sums, then the nodes' sums
-        // of the own chunk; each piece as long as the largest chunk.
-        const std::uint64_t piece = largest_spaced(request_);
-        std::byte* const sums = workspace_ + (direct() ? 0 : number(in_node) * piece);
-        std::byte* const received = sums + number(nodes) * piece;
-        for (int of_node = 0; of_node < nodes; ++of_node) {
-            std::byte* const sum = sums + number(of_node) * piece;
+        const std::uint64_t in_node = number(request_.ranks_per_node), nodes = number(comm_.ranks()) / in_node;
+        const std::uint64_t node = self() / in_node, place = self() % in_node;
+        const auto owner = [&](std::uint64_t of_node, std::uint64_t at) {
+            return static_cast<int>(indexing::rank_at(of_node, at, in_node));
+        };
+        const std::uint64_t piece = largest_spaced(request_), senders = direct() ? 0 : in_node;
+        std::byte* const sums = workspace_ + indexing::node_sums_at(senders, piece);
+        std::byte* const others = workspace_ + indexing::other_sums_at(senders, nodes, piece);
+        for (std::uint64_t of_node = 0; of_node < nodes; ++of_node) {
+            std::byte* const sum = sums + indexing::piece_at(of_node, piece);
             if (direct()) {
                 DirectSum mail{.partial = partial_, .result = sum};
-                for (int at = 0; at < in_node; ++at) mail.chunks[at] = bytes(owner(of_node, at));
+                for (std::uint64_t at = 0; at < in_node; ++at) mail.chunks[at] = bytes(owner(of_node, at));
                 launch_direct_sum(peers_->mailboxes(), mail, request_.format, accumulation(), stream_);
                 continue;
             }
-            const Range own_piece = bytes(owner(of_node, place));
+            const Range mine = bytes(owner(of_node, place));
             group([&] {
-                for (int at = 0; at < in_node; ++at)
-                    if (at != place)
-                        move({bytes(owner(of_node, at)), {number(at) * piece, own_piece.count}}, partial_, workspace_,
-                             owner(node, at));
+                for (std::uint64_t at = 0; at < in_node; ++at)
+                    move(indexing::within_node(place, at, mine, bytes(owner(of_node, at)), piece), partial_, workspace_,
+                         owner(node, at));
             });
-            launch_sum(sources(in_node,
-                               [&](int at) {
-                                   return at == place ? partial_ + own_piece.offset : workspace_ + number(at) * piece;
-                               }),
-                       sum, elements(owner(of_node, place)), request_.format, accumulation(), stream_);
+            const auto value_of = [&](int at) {
+                return number(at) == place ? partial_ + mine.offset
+                                           : workspace_ + indexing::piece_at(number(at), piece);
+            };
+            launch_sum(sources(request_.ranks_per_node, value_of), sum, elements(owner(of_node, place)),
+                       request_.format, accumulation(), stream_);
         }
         group([&] {
-            for (int of_node = 0; of_node < nodes; ++of_node)
-                if (of_node != node)
-                    move({{number(of_node) * piece, bytes(owner(of_node, place)).count},
-                          {number(of_node) * piece, own_bytes()}},
-                         sums, received, owner(of_node, place));
+            for (std::uint64_t of_node = 0; of_node < nodes; ++of_node)
+                move(indexing::across_nodes(node, of_node, own_bytes(), bytes(owner(of_node, place)).count, piece),
+                     sums, others, owner(of_node, place));
         });
-        launch_sum(
-            sources(nodes, [&](int of_node) { return (of_node == node ? sums : received) + number(of_node) * piece; }),
-            result_, elements(comm_.rank()), request_.format, accumulation(), stream_);
+        const auto sum_of = [&](int of_node) {
+            return (number(of_node) == node ? sums : others) + indexing::piece_at(number(of_node), piece);
+        };
+        launch_sum(sources(static_cast<int>(nodes), sum_of), result_, elements(comm_.rank()), request_.format,
+                   accumulation(), stream_);
     }
     [[nodiscard]] bool by_node() const { return request_.ranks_per_node > 0; }
     [[nodiscard]] bool direct() const { return request_.scheme == Scheme::direct_ordered; }
@@ -294,8 +294,8 @@ std::size_t workspace_bytes(const CombineRequest& request, int rank) {
     const std::uint64_t own = request.routing.sizes.at(static_cast<std::size_t>(rank)) * request.routing.hidden * width;
     if (request.ranks_per_node > 0) {
         const auto in_node = static_cast<std::uint64_t>(request.ranks_per_node);
-        const std::uint64_t received = request.scheme == Scheme::direct_ordered ? 0 : in_node;
-        return (received + 2 * ranks / in_node) * largest_spaced(request);
+        const std::uint64_t senders = request.scheme == Scheme::direct_ordered ? 0 : in_node;
+        return indexing::by_node_workspace(senders, ranks / in_node, largest_spaced(request));
     }
     switch (dispatched_here(request.scheme, request.routing)) {
         case Scheme::fixed_root:

@@ -97,6 +97,47 @@ template <class Int>
             {received_at(peer, own.count), select(peer == self, none, own.count)}};
 }
 
+// --- Sums by node: ranks are (node, place); the workspace holds equal pieces, each as long as the largest chunk: what
+// `senders` ranks of the node sent, then the node's sums for each node, then the other nodes' sums of the own chunk ---
+
+template <class Int>
+[[nodiscard]] constexpr Int rank_at(const Int& node, const Int& place, const Int& in_node) {
+    return node * in_node + place;
+}
+template <class Int>
+[[nodiscard]] constexpr Int piece_at(const Int& index, const Int& piece) {
+    return index * piece;
+}
+template <class Int>
+[[nodiscard]] constexpr Int node_sums_at(const Int& senders, const Int& piece) {
+    return senders * piece;
+}
+template <class Int>
+[[nodiscard]] constexpr Int other_sums_at(const Int& senders, const Int& nodes, const Int& piece) {
+    return (senders + nodes) * piece;
+}
+template <class Int>
+[[nodiscard]] constexpr Int by_node_workspace(const Int& senders, const Int& nodes, const Int& piece) {
+    return (senders + nodes + nodes) * piece;
+}
+/// Within a node, for the chunks whose owners are on one node: `mine` is that of the owner at this rank's place,
+/// `theirs` that of the owner at the peer's place.
+template <class Int>
+[[nodiscard]] constexpr Move<Int> within_node(const Int& place, const Int& peer, const Range<Int>& mine,
+                                              const Range<Int>& theirs, const Int& piece) {
+    const Int none(0);
+    return {{theirs.offset, select(peer == place, none, theirs.count)},
+            {piece_at(peer, piece), select(peer == place, none, mine.count)}};
+}
+/// Between the ranks of one place: from the node's sums to the others' sums, whose beginnings offsets count from.
+template <class Int>
+[[nodiscard]] constexpr Move<Int> across_nodes(const Int& node, const Int& peer, const Int& mine, const Int& theirs,
+                                               const Int& piece) {
+    const Int none(0);
+    return {{piece_at(peer, piece), select(peer == node, none, theirs)},
+            {piece_at(peer, piece), select(peer == node, none, mine)}};
+}
+
 // --- direct_ordered: chunks go in lines of 15 words of data, 8 bytes each, and a flag; several lines are a tile ---
 
 inline constexpr int line_data = 120;  ///< bytes

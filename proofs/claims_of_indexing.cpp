@@ -170,6 +170,78 @@ Lemmas exchange_moves_each_chunk_to_its_owner() {
     return all;
 }
 
+/// Ranks are (node, place) in one way only, and what each sends is what its peer receives, beside what the others send.
+Lemmas nodes_exchange_their_sums() {
+    Lemmas all;
+    const auto piece_at = [](Lemma& l, const Natural& index, const Natural& piece) {
+        return l.code("piece_at", [&] { return code::piece_at(index, piece); });
+    };
+    const auto within = [](Lemma& l, const Natural& place, const Natural& peer, const Chunk& mine, const Chunk& theirs,
+                           const Natural& piece) {
+        return l.code("within_node", [&] { return code::within_node(place, peer, mine, theirs, piece); });
+    };
+    const auto across = [](Lemma& l, const Natural& node, const Natural& peer, const Natural& mine,
+                           const Natural& theirs, const Natural& piece) {
+        return l.code("across_nodes", [&] { return code::across_nodes(node, peer, mine, theirs, piece); });
+    };
+    all.add("a_rank_for_each_node_and_place", [](Lemma& l) {
+        // Of nodes of place + beyond + 1 ranks.
+        const Natural node = l.natural("node"), place = l.natural("place");
+        const Natural in_node = place + Natural(1) + l.natural("beyond");
+        const Natural rank = l.code("rank_at", [&] { return code::rank_at(node, place, in_node); });
+        l.show("of_the_node", node * in_node <= rank && rank < (node + Natural(1)) * in_node);
+        l.show("at_the_place", rank - node * in_node == place);
+    });
+    all.add("sends_match_receives_within_a_node", [=](Lemma& l) {
+        const Natural a = l.natural("a"), b = l.natural("b"), piece = l.natural("piece");
+        const Chunk of_a = any_chunk(l, "chunk_of_a"), of_b = any_chunk(l, "chunk_of_b");
+        const auto at_a = within(l, a, b, of_a, of_b, piece), at_b = within(l, b, a, of_b, of_a, piece);
+        l.assume("a_place_is_one_place", implies(a == b, same(of_a, of_b)));
+        l.show("b_receives_what_a_sends", at_a.sent.count == at_b.received.count);
+        l.show("all_of_bs_chunk", implies(a != b, same(at_a.sent, of_b)));
+        l.show("nothing_goes_to_oneself", implies(a == b, at_a.sent.count == Natural(0)));
+        l.show("read_where_received", at_b.received.offset == piece_at(l, a, piece));
+    });
+    all.add("sends_match_receives_across_nodes", [=](Lemma& l) {
+        const Natural a = l.natural("a"), b = l.natural("b"), piece = l.natural("piece");
+        const Natural of_a = l.natural("count_of_a"), of_b = l.natural("count_of_b");
+        const auto at_a = across(l, a, b, of_a, of_b, piece), at_b = across(l, b, a, of_b, of_a, piece);
+        l.assume("a_node_is_one_node", implies(a == b, of_a == of_b));
+        l.show("b_receives_what_a_sends", at_a.sent.count == at_b.received.count);
+        l.show("all_of_bs_sums", implies(a != b, at_a.sent.count == of_b));
+        l.show("nothing_goes_to_oneself", implies(a == b, at_a.sent.count == Natural(0)));
+        l.show("where_the_sums_for_b_are", at_a.sent.offset == piece_at(l, b, piece));
+        l.show("read_where_received", at_b.received.offset == piece_at(l, a, piece));
+    });
+    all.add("pieces_lie_apart", [=](Lemma& l) {
+        const Natural piece = l.natural("piece"), p = l.natural("p"), bytes = l.natural("bytes");
+        const Natural q = p + Natural(1) + l.natural("between");
+        l.assume("a_chunk_fits_a_piece", bytes <= piece);
+        l.show("no_overlap", piece_at(l, p, piece) + bytes <= piece_at(l, q, piece));
+    });
+    all.add("the_workspace_has_three_parts", [=](Lemma& l) {
+        const Natural piece = l.natural("piece"), senders = l.natural("senders"), nodes = l.natural("nodes");
+        const Natural sums = l.code("node_sums_at", [&] { return code::node_sums_at(senders, piece); });
+        const Natural others = l.code("other_sums_at", [&] { return code::other_sums_at(senders, nodes, piece); });
+        const Natural size =
+            l.code("by_node_workspace", [&] { return code::by_node_workspace(senders, nodes, piece); });
+        l.show("what_is_sent_ends_where_sums_begin", sums == piece_at(l, senders, piece));
+        l.show("sums_end_where_others_begin", others == sums + piece_at(l, nodes, piece));
+        l.show("others_end_the_workspace", size == others + piece_at(l, nodes, piece));
+    });
+    all.add("fits_64_bits", [=](Lemma& l) {
+        const Natural piece = l.natural("piece"), senders = l.natural("senders"), nodes = l.natural("nodes");
+        const Natural size =
+            l.code("by_node_workspace", [&] { return code::by_node_workspace(senders, nodes, piece); });
+        l.assume("the_workspace_fits", size <= most_bytes && piece >= Natural(1));
+        (void)l.code("node_sums_at", [&] { return code::node_sums_at(senders, piece); });
+        (void)l.code("other_sums_at", [&] { return code::other_sums_at(senders, nodes, piece); });
+        (void)piece_at(l, nodes, piece);
+        l.fits_64_bits();
+    });
+    return all;
+}
+
 /// The ordered sum of gather_ordered reads, of each rank's partial in turn, the own chunk.
 Lemmas gather_reads_the_own_chunk_of_each() {
     Lemmas all;
@@ -354,6 +426,11 @@ std::vector<Obligation> claims_of_indexing() {
          .scope = "any ranks, sizes",
          .assumes_of_nccl = {"delivers_bytes"}},
         exchange_moves_each_chunk_to_its_owner());
+    add({.name = "nodes_exchange_their_sums",
+         .sentence = "by node, too: sends and receives match within nodes and across them, and nothing overlaps",
+         .scope = "any ranks, nodes, sizes",
+         .assumes_of_nccl = {"delivers_bytes"}},
+        nodes_exchange_their_sums());
     add({.name = "gather_reads_own_chunks",
          .sentence = "each rank adds, of every rank's partial, the bytes of its own chunk",
          .scope = "any ranks, sizes",
