@@ -136,6 +136,14 @@ call test
 check "where nothing may be skipped a browser is installed" called '^apt-get .*install .*chromium chromium-driver'
 with=()
 
+new_machine asked-for
+call prove --jobs 1
+check "no second solver that nobody asked for" never_called '^apt-get .*install .*cvc5'
+call prove addition_commutes --cross-check cvc5
+check "a second solver when it is asked for" called '^apt-get .*install .*cvc5'
+call bench --from bench.json --svg bench.svg
+check "what draws a plot when one is asked for" called '^apt-get .*install .*gnuplot-nox'
+
 new_machine other-user
 echo 1000 >"$fake/uid"
 call verify
