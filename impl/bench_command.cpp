@@ -120,9 +120,14 @@ Bench read_bench(const std::string& file) {
             throw UsageError(fmt::format("--from {}: {} ranks and {} rows; at least 2 and 1 would be right", file,
                                          bench.ranks, bench.rows.size()));
         return bench;
+    } catch (const nlohmann::json::parse_error& error) {
+        throw UsageError(fmt::format("--from {}: no JSON at byte {}; a file that bench --json wrote would be right",
+                                     file, error.byte));
     } catch (const nlohmann::json::exception& error) {
+        // "[json.exception.out_of_range.403] key 'rows' not found"
+        const std::string_view what = error.what();
         throw UsageError(fmt::format("--from {}: {}; a file that bench --json wrote would be right", file,
-                                     std::string_view(error.what()).substr(0, 120)));
+                                     what.substr(what.find(']') + 2)));
     }
 }
 
