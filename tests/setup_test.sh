@@ -138,9 +138,11 @@ with=()
 
 new_machine asked-for
 call prove --jobs 1
-check "no second solver that nobody asked for" never_called '^apt-get .*install .*cvc5'
+check "no second solver that nobody asked for" never_called '^venv-python .*cvc5'
 call prove addition_commutes --cross-check cvc5
-check "a second solver when it is asked for" called '^apt-get .*install .*cvc5'
+check "a second solver when it is asked for" called '^venv-python -m pip install .*cvc5=='
+call prove addition_commutes --cross-check cvc5
+check "once" never_called '^venv-python'
 call bench --from bench.json --svg bench.svg
 check "what draws a plot when one is asked for" called '^apt-get .*install .*gnuplot-nox'
 
