@@ -250,7 +250,6 @@ private:
     [[nodiscard]] bool direct() const { return request_.scheme == Scheme::direct_ordered; }
 
     void direct_ordered() {
-        if (peers_ == nullptr) throw UsageError("direct_ordered needs the peers' memory");
         DirectSum sum{.partial = partial_, .result = result_};
         for (int rank = 0; rank < comm_.ranks(); ++rank) sum.chunks[rank] = bytes(rank);
         if (has(Fault::ring_order)) sum.first = (comm_.rank() + 1) % comm_.ranks();
@@ -280,11 +279,11 @@ private:
 }  // namespace
 
 Scheme fastest_ordered(bool one_nvlink_domain, const Routing& routing, Format format) {
-    // 32 KiB a rank: 8.5 us gathered, 9.8 exchanged; 256 KiB: 12.6 and 11.7. Whole buffers of two ranks.
-    constexpr std::uint64_t small = std::uint64_t{256} << 10;
+    // Two ranks, whole buffers: of 64 KiB 8.5 us gathered, 9.8 exchanged; of 512 KiB 12.7 and 11.8.
+    constexpr std::uint64_t small = std::uint64_t{128} << 10;
     if (one_nvlink_domain) return Scheme::direct_ordered;
     const std::uint64_t all = routing.elements() * static_cast<std::uint64_t>(traits(format).bytes());
-    return all <= small / 2 ? Scheme::gather_ordered : Scheme::exchange_ordered;
+    return all <= small ? Scheme::gather_ordered : Scheme::exchange_ordered;
 }
 
 std::size_t workspace_bytes(const CombineRequest& request, int rank) {
@@ -333,10 +332,13 @@ void combine(const CombineRequest& request, const void* partial, void* result, v
                                          samesum::name(request.scheme)));
         if (request.accumulation != Accumulation::per_hop)
             throw UsageError("sums of nodes are rounded when they leave the node; per_hop would be right");
-        if (peers != nullptr && peers->mailboxes().ranks != request.ranks_per_node &&
-            request.scheme == Scheme::direct_ordered)
-            throw UsageError(fmt::format("the peers' memory is of {} ranks; that of the node's {} would be right",
-                                         peers->mailboxes().ranks, request.ranks_per_node));
+    }
+    if (request.scheme == Scheme::direct_ordered) {
+        if (peers == nullptr) throw UsageError("direct_ordered needs the peers' memory");
+        const int together = request.ranks_per_node > 0 ? request.ranks_per_node : comm.ranks();
+        if (peers->mailboxes().ranks != together)
+            throw UsageError(fmt::format("the peers' memory is of {} ranks; that of {} would be right",
+                                         peers->mailboxes().ranks, together));
     }
     Combine(request, partial, result, workspace, peers, comm, stream).run();
 }

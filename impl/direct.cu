@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "impl/addition.cuh"
+#include "impl/clock.cuh"
 #include "impl/direct.hpp"
 
 namespace samesum::gpu {
@@ -35,12 +36,6 @@ __device__ Share load_share(const std::byte* from) {
                  : "memory");
     return share;
 }
-__device__ std::uint64_t nanoseconds_now() {
-    std::uint64_t now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-    return now;
-}
-
 /// Lets the next kernel of the stream get ready while this one runs, and waits for the one before (sm_90's
 /// programmatic dependent launch): hides 0.5 us of each launch.
 __device__ void begin_kernel() {

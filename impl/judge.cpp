@@ -27,17 +27,11 @@ const char* record_name(Collective collective) {
     return "";
 }
 
-/// "Reduce: 8192 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..1}", the first of several.
+/// What NCCL chose for the first reducing call that it spoke of; what it gathers or broadcasts has no order.
 Forced choice_said(std::string_view said) {
-    const auto word_after = [&](std::string_view what) {
-        const std::size_t at = said.find(what);
-        if (at == std::string_view::npos) return std::string_view{};
-        const std::string_view rest = said.substr(at + what.size());
-        return rest.substr(0, rest.find(' '));
-    };
-    const std::string_view algorithm = word_after("-> Algo "), protocol = word_after(" proto ");
-    if (algorithm.empty() || protocol.empty()) return {};
-    return {parse_algorithm(algorithm), parse_protocol(protocol)};
+    const std::size_t begin = said.find("Reduce");
+    const auto choice = begin == std::string_view::npos ? std::nullopt : parse_choice_line(said.substr(begin));
+    return choice ? Forced{choice->algorithm, choice->protocol} : Forced{};
 }
 
 CombinePlan plan_of(const samesum::Communicator& comm, const CombineRun& run, std::string_view said = {}) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "impl/addition.cuh"
+#include "impl/clock.cuh"
 #include "impl/cuda.hpp"
 #include "impl/kernels.hpp"
 
@@ -140,12 +141,6 @@ __global__ __launch_bounds__(threads) void sum_in_order(const __grid_constant__ 
     if constexpr (width > 1)
         add_packs<Rule, 1>(sources, result, packs * width * sizeof(typename Rule::Stored), elements - packs * width,
                            first, stride);
-}
-
-__device__ std::uint64_t nanoseconds_now() {
-    std::uint64_t now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-    return now;
 }
 
 __global__ void delay(std::uint64_t nanoseconds) {

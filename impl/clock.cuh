@@ -1,0 +1,15 @@
+// The GPU's clock, by which kernels wait and give up.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace samesum::gpu {
+
+__device__ inline std::uint64_t nanoseconds_now() {
+    std::uint64_t now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    return now;
+}
+
+}  // namespace samesum::gpu
