@@ -104,6 +104,8 @@ private:
     std::set<Scheme> warm_;            ///< that have run on the open communicator
     std::vector<Filler> fillers_;
     std::optional<Partials> written_;  ///< what the inputs hold
+    /// Where the inputs differ from those of the call before; absent: anywhere.
+    std::optional<std::vector<std::uint64_t>> changed_rows_;
     std::vector<Remembered> remembered_;
     bool last_is_whole_ = false;  ///< do the ranks still hold the last call's inputs and result?
     std::vector<std::byte> expected_;

@@ -139,7 +139,7 @@ void LiveRanks::open(const NcclEnvironment& environment) {
     if (is_open()) everyone({{"do", "close"}});
     opened_at_start_ = 0;
     const std::string id = everyone({{"do", "id"}}).front();
-    const std::size_t mark = group_->log(0).size();
+    const std::size_t mark = group_->log_size(0);
     Json variables;
     const auto set = [&](const char* name, const std::string& value) {
         // What the user has set stays in force where nothing is forced.
@@ -247,7 +247,7 @@ std::vector<std::span<const std::byte>> LiveRanks::run_masks(const ReduceGroup& 
     const std::uint64_t bytes =
         group.total(ranks()) * static_cast<std::uint64_t>(traits(group.calls.front().format).bytes());
     const auto all = result(bytes * masks.size());
-    const std::size_t mark = group_->log(0).size();
+    const std::size_t mark = group_->log_size(0);
     const auto answers = ask(commands);
     try {
         (void)understood(answers);
@@ -272,7 +272,7 @@ std::span<const std::byte> LiveRanks::run_data(const ReduceGroup& group, std::st
     const std::uint64_t bytes =
         group.total(ranks()) * static_cast<std::uint64_t>(traits(group.calls.front().format).bytes());
     const auto all = result(bytes);
-    const std::size_t mark = group_->log(0).size();
+    const std::size_t mark = group_->log_size(0);
     const auto answers = ask(with_inputs(*this, reduce_command(group), bytes));
     std::vector<Json> read;
     try {
@@ -307,14 +307,16 @@ CombineOutcome LiveRanks::combine(const CombineRun& run) {
                  {"shift", static_cast<std::uint64_t>(run.shift) * width},
                  {"delay_ns", static_cast<std::uint64_t>(run.delay_s * 1e9)},
                  {"guards", run.guards},
+                 {"digest", run.digest},
+                 {"changed", run.changed_rows ? Json(*run.changed_rows) : Json()},
                  {"output", output_offset}};
-    const std::size_t mark = group_->log(0).size();
+    const std::size_t mark = group_->log_size(0);
     const auto answers = ask(with_inputs(*this, std::move(command), bytes));
     CombineOutcome outcome;
     try {
         int rank = 0;
         for (const Json& answer : understood(answers)) {
-            outcome.digests.push_back(answer.at("digest"));
+            if (run.digest) outcome.digests.push_back(answer.at("digest"));
             outcome.ran = answer.at("ran");
             if (run.guards && !answer.at("guards_intact").get<bool>())
                 outcome.damage += fmt::format("rank {} wrote outside its buffers; ", rank);

@@ -80,10 +80,14 @@ struct CombineRun {
     int shift = 0;        ///< elements by which the buffers are off their alignment
     double delay_s = 0;   ///< a producer that is still running when the combine is enqueued
     bool guards = false;  ///< also look whether anything else was written
+    bool digest = true;
+    /// The rows of the inputs that are others than in the call before, where the rest lies as it did: only they travel
+    /// to the GPU. Absent: any.
+    std::optional<std::vector<std::uint64_t>> changed_rows{};
 };
 
 struct CombineOutcome {
-    std::vector<std::uint64_t> digests;  ///< FNV-1a of each rank's own rows
+    std::vector<std::uint64_t> digests;  ///< FNV-1a of each rank's own rows, if asked for
     std::string said;                    ///< NCCL's lines about the calls, joined by " | "
     std::string ran;                     ///< the scheme
     std::string damage;                  ///< which rank wrote outside its result, if guards were set

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -148,6 +149,13 @@ std::string RankGroup::log(int rank, std::size_t from) const {
         if (got <= 0) return text;
         text.append(piece.data(), static_cast<std::size_t>(got));
     }
+}
+
+std::size_t RankGroup::log_size(int rank) const {
+    if (logs_.empty()) return 0;
+    struct stat state {};
+    if (::fstat(logs_.at(static_cast<std::size_t>(rank)), &state) != 0) system_error("fstat of a rank's log");
+    return static_cast<std::size_t>(state.st_size);
 }
 
 void RankGroup::start() {

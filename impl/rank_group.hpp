@@ -95,6 +95,8 @@ public:
 
     /// What rank `rank` has written to its log since byte `from`.
     [[nodiscard]] std::string log(int rank, std::size_t from = 0) const;
+    /// How many bytes that are by now.
+    [[nodiscard]] std::size_t log_size(int rank) const;
 
     /// Ends the ranks now; the next question starts them anew.
     void stop();
