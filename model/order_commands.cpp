@@ -16,6 +16,7 @@
 #include "model/draw.hpp"
 #include "model/element_sum.hpp"
 #include "model/invariance.hpp"
+#include "model/order_book.hpp"
 #include "model/records.hpp"
 #include "model/scenario.hpp"
 #include "model/text.hpp"
@@ -24,32 +25,6 @@ namespace samesum {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// Numbers orders as they are met; descriptions of the same order share a number.
-class OrderBook {
-public:
-    std::size_t number_of(const Order& order) {
-        for (const auto& [known, number] : seen_)
-            if (known == order) return number;
-        std::size_t number = trees_.size();
-        if (order.observable()) {
-            const ReductionTree canonical = order.as_tree().canonical();
-            for (std::size_t i = 0; i < trees_.size() && number == trees_.size(); ++i)
-                if (trees_[i].second == canonical) number = i;
-            if (number == trees_.size()) trees_.emplace_back(order, canonical);
-        } else if (number == trees_.size()) {
-            trees_.emplace_back(order, ReductionTree::leaf(0));
-        }
-        seen_.emplace_back(order, number);
-        return number;
-    }
-    [[nodiscard]] std::size_t size() const { return trees_.size(); }
-    [[nodiscard]] const Order& order(std::size_t number) const { return trees_[number].first; }
-
-private:
-    std::vector<std::pair<Order, std::size_t>> seen_;
-    std::vector<std::pair<Order, ReductionTree>> trees_;
-};
 
 /// A, B, ..., Z, AA, AB, ...
 std::string letters(std::size_t number) {
@@ -86,35 +61,9 @@ std::string scaling_note(const Plan& plan) {
     return fmt::format("scaling: each rank's own value times {} as it enters; {}", factor, hop);
 }
 
-struct Row {
-    std::uint64_t begin, end;
-    int channel;
-    std::size_t order;
-};
-
-/// Segments of [from, schedule end), neighbours of one order and channel joined, at most `most` rows.
-std::vector<Row> rows_of(const Schedule& schedule, OrderBook& book, std::uint64_t from, std::uint64_t to,
-                         std::size_t most) {
-    std::vector<Row> rows;
-    std::optional<Order> last;
-    schedule.visit(from, to, [&](const Segment& segment) {
-        const bool continues = last == segment.order && rows.back().channel == segment.channel;
-        if (!continues && rows.size() == most) return false;
-        last = segment.order;
-        const std::size_t order = book.number_of(segment.order);
-        if (!rows.empty() && rows.back().order == order && rows.back().channel == segment.channel) {
-            rows.back().end = segment.end;
-        } else {
-            rows.push_back({segment.begin, segment.end, segment.channel, order});
-        }
-        return true;
-    });
-    return rows;
-}
-
-std::string rows_as_text(const std::vector<Row>& rows) {
+std::string rows_as_text(const std::vector<OrderRow>& rows) {
     std::string text = fmt::format("{:>14} {:>14} {:>14}  {:>7}  order\n", "begin", "end", "elements", "channel");
-    for (const Row& row : rows)
+    for (const OrderRow& row : rows)
         text += fmt::format("{:>14} {:>14} {:>14}  {:>7}  {}\n", row.begin, row.end, row.end - row.begin, row.channel,
                             letters(row.order));
     return text;
@@ -163,7 +112,7 @@ Exit order_show(std::span<const std::string> arguments) {
               {"segments", Json::array()}};
     for (std::size_t i = 0; i < book.size(); ++i)
         json["trees"].push_back(book.order(i).observable() ? Json(book.order(i).as_tree().str()) : Json(nullptr));
-    for (const Row& row : rows) json["segments"].push_back({row.begin, row.end, row.order, row.channel});
+    for (const OrderRow& row : rows) json["segments"].push_back({row.begin, row.end, row.order, row.channel});
     if (const auto file = options.find<std::string>("json")) {
         write_json(*file, json);
         if (*file == "-") return Exit::as_claimed;
@@ -190,7 +139,7 @@ Exit order_show(std::span<const std::string> arguments) {
         Picture picture{describe(scenario.call(), scenario.comm.ranks()), {}, {}, from};
         for (std::size_t i = 0; i < std::min<std::size_t>(book.size(), 12); ++i)
             if (book.order(i).ranks() <= 128) picture.trees.push_back({letters(i), book.order(i).as_tree()});
-        for (const Row& row : rows) picture.bar.push_back({row.end, row.order});
+        for (const OrderRow& row : rows) picture.bar.push_back({row.end, row.order});
         fmt::print("{}", draw_svg(picture));
     }
     for (std::size_t i = 0; i < book.size(); ++i)
@@ -292,55 +241,10 @@ Exit order_diff(std::span<const std::string> arguments) {
         return Exit::as_claimed;
     const std::array scenarios{scenario_from(first_options), scenario_from(second_options)};
     const std::array plans{scenarios[0].plan(), scenarios[1].plan()};
-    const Schedule &before = plans[0].schedule, &after = plans[1].schedule;
-    if (scenarios[0].comm.ranks() != scenarios[1].comm.ranks())
-        throw UsageError("the two calls have different numbers of ranks: every order changes");
-    const auto blocks = [&](const Scenario& scenario) {
-        return scenario.call().collective == Collective::reduce_scatter
-                   ? static_cast<std::uint64_t>(scenario.comm.ranks())
-                   : 1;
-    };
-    if (blocks(scenarios[0]) != blocks(scenarios[1]))
-        throw UsageError("a reduce_scatter compares with a reduce_scatter: their results lie differently");
-    const std::uint64_t offset = parse_count(first_options.get<std::string>("offset"), "offset");
-    const std::uint64_t old_count = scenarios[0].call().count, new_count = scenarios[1].call().count;
-    if (offset >= new_count && old_count > 0)
-        throw UsageError(fmt::format("--offset {}: the second call has {} elements", offset, new_count));
-    const std::uint64_t common = std::min(old_count, new_count - offset);
-
-    struct Change {
-        std::uint64_t begin, end;
-        std::size_t old_order, new_order;
-    };
     OrderBook book;
-    std::vector<Change> changes;
-    std::uint64_t changed = 0, ranges = 0;
-    const std::size_t limit = first_options.get<std::size_t>("limit");
-    for (std::uint64_t block = 0; block < blocks(scenarios[0]); ++block) {
-        std::optional<Change> open;
-        for (std::uint64_t i = 0; i < common;) {
-            const Segment old_segment = before.segment_at(block * old_count + i);
-            const Segment new_segment = after.segment_at(block * new_count + offset + i);
-            const std::uint64_t step = std::min({common - i, old_segment.end - (block * old_count + i),
-                                                 new_segment.end - (block * new_count + offset + i)});
-            const std::size_t a = book.number_of(old_segment.order), b = book.number_of(new_segment.order);
-            // What cannot be observed is never called unchanged.
-            if (a != b || !old_segment.order.observable()) {
-                const std::uint64_t begin = block * old_count + i;
-                changed += step;
-                if (open && open->end == begin && open->old_order == a && open->new_order == b) {
-                    open->end = begin + step;
-                    if (!changes.empty() && changes.back().begin == open->begin) changes.back().end = open->end;
-                } else {
-                    open = Change{begin, begin + step, a, b};
-                    ++ranges;
-                    if (changes.size() < limit) changes.push_back(*open);
-                }
-            }
-            i += step;
-        }
-    }
-    const std::uint64_t compared = common * blocks(scenarios[0]);
+    const auto [compared, changed, ranges, changes] =
+        order_changes(plans[0], plans[1], parse_count(first_options.get<std::string>("offset"), "offset"),
+                      first_options.get<std::size_t>("limit"), book);
     Json json{{"before", describe(scenarios[0].call(), scenarios[0].comm.ranks())},
               {"before_ran", describe(plans[0])},
               {"after", describe(scenarios[1].call(), scenarios[1].comm.ranks())},
@@ -352,7 +256,7 @@ Exit order_diff(std::span<const std::string> arguments) {
               {"changes", Json::array()}};
     for (std::size_t i = 0; i < book.size(); ++i)
         json["trees"].push_back(book.order(i).observable() ? Json(book.order(i).as_tree().str()) : Json(nullptr));
-    for (const Change& change : changes)
+    for (const OrderChange& change : changes)
         json["changes"].push_back({change.begin, change.end, change.old_order, change.new_order});
     const Exit exit = changed > 0 ? Exit::not_as_claimed : Exit::as_claimed;
     if (const auto file = first_options.find<std::string>("json")) {
@@ -364,13 +268,13 @@ Exit order_diff(std::span<const std::string> arguments) {
     print_assumptions(scenarios[0].assumptions);
     if (changed > 0) {
         fmt::print("\n{:>14} {:>14} {:>14}  order\n", "begin", "end", "elements");
-        for (const Change& change : changes)
+        for (const OrderChange& change : changes)
             fmt::print("{:>14} {:>14} {:>14}  {} -> {}\n", change.begin, change.end, change.end - change.begin,
                        letters(change.old_order), letters(change.new_order));
         if (ranges > changes.size()) fmt::print("{:>14} {} ranges in all; --limit N lists more\n", "...", ranges);
         fmt::print("\n");
         std::vector<bool> used(book.size());
-        for (const Change& change : changes) used[change.old_order] = used[change.new_order] = true;
+        for (const OrderChange& change : changes) used[change.old_order] = used[change.new_order] = true;
         for (std::size_t i = 0; i < book.size(); ++i)
             if (used[i]) fmt::print("{}  {}\n", letters(i), expression(book.order(i)));
     }

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <functional>
+#include <numeric>
 
 #include "model/error.hpp"
 
@@ -166,6 +168,36 @@ ReductionTree ReductionTree::relabelled(std::span<const int> ranks) const {
     for (std::int32_t& code : postfix)
         if (code >= 0) code = ranks[static_cast<std::size_t>(code)];
     return ReductionTree(std::move(postfix));
+}
+
+ReductionTree parse_order(std::string_view text, int ranks) {
+    if (!text.empty() && (text.front() == '(' || (text.front() >= '0' && text.front() <= '9'))) {
+        ReductionTree tree = ReductionTree::parse(text);
+        std::vector<int> leaves = tree.leaves();
+        std::sort(leaves.begin(), leaves.end());
+        if (leaves.back() + 1 != static_cast<int>(leaves.size()))
+            throw UsageError(fmt::format("'{}' leaves out a rank: it has {} leaves, up to rank {}", text, leaves.size(),
+                                         leaves.back()));
+        if (ranks > 0 && static_cast<int>(leaves.size()) != ranks)
+            throw UsageError(fmt::format("'{}' adds {} values; {} would be right", text, leaves.size(), ranks));
+        return tree;
+    }
+    if (ranks <= 0) throw UsageError(fmt::format("'{}' needs --ranks, or write the tree, e.g. '((0 1) 2)'", text));
+    std::vector<int> order(static_cast<std::size_t>(ranks));
+    std::iota(order.begin(), order.end(), 0);
+    if (text == "chain") return ReductionTree::left_fold(order);
+    if (text == "balanced") return ReductionTree::balanced(order);
+    if (text == "reversed") return ReductionTree::left_fold(std::vector<int>(order.rbegin(), order.rend()));
+    if (text.starts_with("ring:")) {
+        const std::string last(text.substr(5));
+        char* end = nullptr;
+        const long rank = std::strtol(last.c_str(), &end, 10);
+        if (!last.empty() && *end == '\0' && rank >= 0 && rank < ranks) {
+            std::rotate(order.begin(), order.begin() + (rank + 1) % ranks, order.end());
+            return ReductionTree::left_fold(order);
+        }
+    }
+    throw UsageError(fmt::format("'{}' is no order of {} ranks; one of: {}", text, ranks, order_help));
 }
 
 bool same_order(const ReductionTree& a, const ReductionTree& b) { return a.canonical() == b.canonical(); }

@@ -47,6 +47,10 @@ private:
     std::vector<std::int32_t> postfix_;
 };
 
+/// A tree as people name it; `ranks` is 0 when only the tree itself can say. Throws UsageError with the choices.
+[[nodiscard]] ReductionTree parse_order(std::string_view text, int ranks);
+inline constexpr const char* order_help = "'((0 1) 2)', chain, ring:LAST (LAST+1, ..., LAST), reversed or balanced";
+
 /// Equal up to swapping operands.
 [[nodiscard]] bool same_order(const ReductionTree& a, const ReductionTree& b);
 

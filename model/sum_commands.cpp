@@ -28,39 +28,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* order_help = "'((0 1) 2)', chain, ring:LAST (LAST+1, ..., LAST), reversed or balanced";
-
-/// A tree as people name it. Ranks: 0 when only the tree itself can say.
-ReductionTree parse_order(std::string_view text, int ranks) {
-    if (!text.empty() && (text.front() == '(' || (text.front() >= '0' && text.front() <= '9'))) {
-        ReductionTree tree = ReductionTree::parse(text);
-        std::vector<int> leaves = tree.leaves();
-        std::sort(leaves.begin(), leaves.end());
-        if (leaves.back() + 1 != static_cast<int>(leaves.size()))
-            throw UsageError(fmt::format("'{}' leaves out a rank: it has {} leaves, up to rank {}", text, leaves.size(),
-                                         leaves.back()));
-        if (ranks > 0 && static_cast<int>(leaves.size()) != ranks)
-            throw UsageError(fmt::format("'{}' adds {} values; {} would be right", text, leaves.size(), ranks));
-        return tree;
-    }
-    if (ranks <= 0) throw UsageError(fmt::format("'{}' needs --ranks, or write the tree, e.g. '((0 1) 2)'", text));
-    std::vector<int> order(static_cast<std::size_t>(ranks));
-    std::iota(order.begin(), order.end(), 0);
-    if (text == "chain") return ReductionTree::left_fold(order);
-    if (text == "balanced") return ReductionTree::balanced(order);
-    if (text == "reversed") return ReductionTree::left_fold(std::vector<int>(order.rbegin(), order.rend()));
-    if (text.starts_with("ring:")) {
-        const std::string last(text.substr(5));
-        char* end = nullptr;
-        const long rank = std::strtol(last.c_str(), &end, 10);
-        if (!last.empty() && *end == '\0' && rank >= 0 && rank < ranks) {
-            std::rotate(order.begin(), order.begin() + (rank + 1) % ranks, order.end());
-            return ReductionTree::left_fold(order);
-        }
-    }
-    throw UsageError(fmt::format("'{}' is no order of {} ranks; one of: {}", text, ranks, order_help));
-}
-
 std::vector<Bits> values_of(Format format, std::string_view text) {
     std::vector<Bits> values;
     for (std::size_t i = 0; i < text.size();) {
