@@ -16,6 +16,8 @@
 #include "fuzz/live.hpp"
 #include "fuzz/report.hpp"
 #include "fuzz/small_worlds.hpp"
+#include "impl/crew.hpp"
+#include "impl/flags.hpp"
 #include "model/cli.hpp"
 
 namespace samesum {
@@ -117,6 +119,8 @@ std::shared_ptr<Backend> make_backend(const Options& options, Limits& limits, st
     const auto word = options.get<std::string>("backend");
     const auto of_live = [&] {
         LiveOptions live;
+        // The model goes no further than 16.
+        if (gpu::crew() != nullptr) live.ranks = {std::min(gpu::crew()->ranks(), 16)};
         if (!limits.ranks.empty()) live.ranks = limits.ranks;
         live.ranks_per_node = options.get<int>("ranks-per-node");
         live.graph_files = options.find<std::vector<std::string>>("graph-file").value_or(std::vector<std::string>{});
@@ -267,6 +271,7 @@ Exit fuzz_command(std::span<const std::string> arguments) {
          "samesum fuzz --replay \"addition_is_associative dtype=bfloat16 x=4400,c400,3f80 a: by=tree "
          "tree=((0+1)+2) b: tree=(0+(1+2))\""});
     options.with_json();
+    gpu::add_launcher_flag(options);
     options.add()("list", "name the properties")(
         "property", po::value<std::vector<std::string>>()->composing()->value_name("GLOB"),
         "only properties of such a name; may be repeated")("cases", po::value<std::uint64_t>()->value_name("N"),
@@ -289,7 +294,8 @@ Exit fuzz_command(std::span<const std::string> arguments) {
         "a folder for each finding, to attach to a bug report: text, replay, versions, environment, JSON")(
         "junit", po::value<std::string>()->value_name("FILE"), "also write the answer as JUnit XML")(
         "shard", po::value<std::string>()->default_value("0/1")->value_name("I/N"), "this machine's part of the cases")(
-        "ranks", po::value<std::string>()->value_name("LIST"), "only so many ranks (of nccl 2,4,8 if nothing is said)")(
+        "ranks", po::value<std::string>()->value_name("LIST"),
+        "only so many ranks (of nccl, if nothing is said, 2,4,8 or a launcher's)")(
         "schemes", po::value<std::string>()->value_name("LIST"), "only properties of these schemes")(
         "shape", po::value<std::string>()->value_name("ROWSxHIDDEN"), "only calls of so many elements, e.g. 64x2048")(
         "dtypes", po::value<std::string>()->value_name("LIST"), "only these formats, e.g. bfloat16,float32")(

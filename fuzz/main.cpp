@@ -5,14 +5,16 @@
 #include <utility>
 
 #include "fuzz/commands.hpp"
+#include "impl/crew.hpp"
 #include "model/cli.hpp"
 
 int main(int argc, char** argv) {
     using namespace samesum;
     const std::array commands{
-        Command{"fuzz", "campaigns: properties on random cases, findings made small, canaries", fuzz_command},
+        Command{"fuzz", "campaigns: properties on random cases, findings made small, canaries",
+                gpu::with_crew(fuzz_command)},
     };
     // RapidCheck carries no version of its own.
     const std::array versions{std::pair<std::string, std::string>{"RapidCheck", SAMESUM_RAPIDCHECK}};
-    return run_program(argc, argv, commands, versions);
+    return gpu::leave_crew(run_program(argc, argv, commands, versions));
 }

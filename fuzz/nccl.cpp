@@ -47,7 +47,7 @@ public:
     std::string combine(const gpu::CombineRun& run) override { return ranks_->combine(run).said; }
     std::span<const std::byte> result(std::uint64_t bytes) const override { return ranks_->result(bytes); }
 
-    [[nodiscard]] int gpus() const { return static_cast<int>(hardware_.gpus.size()); }
+    [[nodiscard]] const gpu::Hardware& hardware() const { return hardware_; }
 
 private:
     LiveOptions options_;
@@ -104,7 +104,7 @@ std::shared_ptr<Backend> nccl_backend(const LiveOptions& options) {
     for (const int count : options.ranks) {
         World world;
         world.ranks = count;
-        world.ranks_per_node = gpu::place_ranks(count, options.ranks_per_node, ranks->gpus()).ranks_per_node;
+        world.ranks_per_node = gpu::place_ranks(count, options.ranks_per_node, ranks->hardware()).ranks_per_node;
         for (const std::string& graph : graphs) {
             world.graph_file = graph;
             world.algorithm = Algorithm::ring;

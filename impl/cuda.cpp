@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <utility>
 
 namespace samesum::gpu {
@@ -40,6 +41,12 @@ DeviceTraits device_traits(int device) {
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
     return {properties.name, properties.major * 10 + properties.minor, properties.multiProcessorCount};
+}
+
+std::string device_bus(int device) {
+    std::array<char, 32> bus{};
+    check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device), "cudaDeviceGetPCIBusId");
+    return bus.data();
 }
 
 std::string cuda_runtime_version() {

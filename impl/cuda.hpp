@@ -27,6 +27,8 @@ struct DeviceTraits {
 };
 [[nodiscard]] int device_count();
 [[nodiscard]] DeviceTraits device_traits(int device);
+/// "0000:1b:00.0": which GPU of the host it is, whatever number it has in this process.
+[[nodiscard]] std::string device_bus(int device);
 /// 13000 as "13.0".
 [[nodiscard]] std::string cuda_runtime_version();
 [[nodiscard]] std::string cuda_driver_version();

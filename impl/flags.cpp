@@ -15,7 +15,9 @@ extern char** environ;
 namespace samesum::gpu {
 
 void add_rank_flags(Options& options, const char* default_ranks) {
-    options.add()("ranks", po::value<std::string>()->default_value(default_ranks), "processes, one a rank")(
+    add_launcher_flag(options);
+    options.add()("ranks", po::value<std::string>()->default_value(default_ranks),
+                  "processes, one a rank; under a launcher as many as it started")(
         "ranks-per-node", po::value<int>()->default_value(0),
         "ranks that NCCL takes for one node; they need as many GPUs (0: all ranks if the GPUs suffice, else 1)")(
         "mps", po::value<std::string>()->default_value("auto"),
@@ -27,9 +29,23 @@ void add_rank_flags(Options& options, const char* default_ranks) {
         "min-channels", po::value<std::string>()->default_value(""), "NCCL_MIN_NCHANNELS");
 }
 
+void add_launcher_flag(Options& options) {
+    options.add()("launcher", po::value<std::string>()->default_value("auto"),
+                  "whose processes are the ranks: torchrun, mpi, slurm (by their environment variables; mpi: Open MPI, "
+                  "MPICH); none: own ones; auto: the launcher's if one started this");
+}
+
+std::string ranks_flag(const Options& options) {
+    return crew() != nullptr && !options.has("ranks") ? std::to_string(crew()->ranks())
+                                                      : options.get<std::string>("ranks");
+}
+
 LiveRanks::Options rank_options(const Options& options, const std::string& number) {
     LiveRanks::Options ranks;
     ranks.ranks = static_cast<int>(whole_number(number, "ranks"));
+    if (crew() != nullptr && ranks.ranks > crew()->ranks())
+        throw UsageError(fmt::format("--ranks {}; {} started {}: no more would be right", number,
+                                     crew()->launch().launcher, crew()->ranks()));
     ranks.ranks_per_node = options.get<int>("ranks-per-node");
     ranks.patience_s = options.get<double>("patience");
     const auto mps = options.get<std::string>("mps");
@@ -81,6 +97,9 @@ std::string describe_run(const LiveRanks& ranks) {
                                    str(hardware.nccl), hardware.runtime, hardware.driver, hardware.gpus.size(),
                                    hardware.gpus.front(), hardware.compute_capability, ranks.ranks(),
                                    ranks.placement().ranks_per_node, ranks.uses_mps() ? ", sharing GPUs by MPS" : "");
+    if (crew() != nullptr)
+        text.insert(text.size() - 1, fmt::format(", by {} on {} host{}", crew()->launch().launcher,
+                                                 ranks.placement().hosts, ranks.placement().hosts > 1 ? "s" : ""));
     for (const std::string& variable : nccl_variables()) text += "# " + variable + "\n";
     return text;
 }

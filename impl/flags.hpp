@@ -7,8 +7,12 @@
 
 namespace samesum::gpu {
 
-/// Adds --ranks, --ranks-per-node, --mps, --patience, --algo, --proto, --graph-file, --min-channels.
+/// Adds --ranks, --ranks-per-node, --launcher, --mps, --patience, --algo, --proto, --graph-file, --min-channels.
 void add_rank_flags(Options& options, const char* default_ranks);
+/// Adds --launcher, which with_crew() has read by the time that a command runs.
+void add_launcher_flag(Options& options);
+/// What --ranks says, or else how many a launcher has started.
+[[nodiscard]] std::string ranks_flag(const Options& options);
 /// `ranks`: the number as the user wrote it. Throws UsageError naming the flag.
 [[nodiscard]] LiveRanks::Options rank_options(const Options& options, const std::string& ranks);
 [[nodiscard]] NcclEnvironment nccl_environment(const Options& options);

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 
 #include "impl/worker.hpp"
 
@@ -41,30 +42,61 @@ std::string join(const std::vector<std::string>& lines) {
     return text;
 }
 
-/// One command a rank: the same but for where the rank's own input of so many bytes lies in the shared memory.
-std::vector<std::string> with_inputs(LiveRanks& ranks, Json command, std::uint64_t bytes) {
+/// One command a rank: the same but for where the rank's own input of so many bytes lies in the memory.
+struct WithInputs {
     std::vector<std::string> commands;
+    std::vector<Range> inputs;
+};
+
+WithInputs with_inputs(LiveRanks& ranks, Json command, std::uint64_t bytes) {
+    WithInputs all;
     for (int rank = 0; rank < ranks.ranks(); ++rank) {
-        command["input"] = static_cast<std::uint64_t>(ranks.input(rank, bytes).data() - ranks.group().memory().data());
-        commands.push_back(command.dump());
+        const auto offset = static_cast<std::uint64_t>(ranks.input(rank, bytes).data() - ranks.group().memory().data());
+        all.inputs.push_back({offset, bytes});
+        command["input"] = offset;
+        all.commands.push_back(command.dump());
     }
-    return commands;
+    return all;
 }
 
 }  // namespace
 
 Hardware probe_hardware() {
-    RankGroup group({.ranks = 1, .memory_bytes = 4096}, gpu_workers());
-    const Json found = Json::parse(group.ask(R"({"do": "probe"})", 60).front());
+    Crew* const all = crew();
+    RankGroup group({.ranks = all == nullptr ? 1 : all->ranks(), .memory_bytes = 4096, .crew = all}, gpu_workers());
     Hardware hardware;
-    for (const Json& gpu : found.at("gpus")) {
-        hardware.gpus.push_back(gpu.at("name"));
-        if (hardware.compute_capability == 0) hardware.compute_capability = gpu.at("compute_capability");
+    int rank = 0;
+    for (const std::string& answer : group.ask(R"({"do": "probe"})", 60)) {
+        const Json found = Json::parse(answer);
+        const Json& gpus = found.at("gpus");
+        const std::string who = all == nullptr ? "" : fmt::format("rank {} on {}: ", rank, all->member(rank).host);
+        if (gpus.empty()) throw Inconclusive(who + "no CUDA device on this machine");
+        const NcclVersion nccl = parse_nccl_version(found.at("nccl").get<std::string>());
+        if (rank == 0) {
+            hardware.driver = found.at("driver");
+            hardware.runtime = found.at("runtime");
+            hardware.compute_capability = gpus.front().at("compute_capability");
+            hardware.nccl = nccl;
+        }
+        if (all == nullptr) {
+            for (const Json& gpu : gpus) hardware.gpus.push_back(gpu.at("name"));
+            break;
+        }
+        // A launcher may show each of its processes one GPU or all of them.
+        const int device = all->member(rank).local_rank % static_cast<int>(gpus.size());
+        const Json& own = gpus.at(static_cast<std::size_t>(device));
+        if (own.at("compute_capability") != hardware.compute_capability || !(nccl == hardware.nccl))
+            throw Inconclusive(fmt::format("{}sm_{} and NCCL {}; rank 0 has sm_{} and NCCL {}", who,
+                                           own.at("compute_capability").get<int>(), str(nccl),
+                                           hardware.compute_capability, str(hardware.nccl)));
+        Seat seat{all->member(rank).host, own.at("bus"), device};
+        const bool known = std::any_of(hardware.seats.begin(), hardware.seats.end(), [&](const Seat& other) {
+            return other.host == seat.host && other.gpu == seat.gpu;
+        });
+        if (!known) hardware.gpus.push_back(own.at("name"));
+        hardware.seats.push_back(std::move(seat));
+        ++rank;
     }
-    hardware.driver = found.at("driver");
-    hardware.runtime = found.at("runtime");
-    hardware.nccl = parse_nccl_version(found.at("nccl").get<std::string>());
-    if (hardware.gpus.empty()) throw Inconclusive("no CUDA device on this machine");
     return hardware;
 }
 
@@ -85,17 +117,70 @@ Placement place_ranks(int ranks, int ranks_per_node, int gpus) {
     return placement;
 }
 
+Placement place_ranks(int ranks, int ranks_per_node, std::span<const Seat> seats) {
+    if (ranks < 1 || static_cast<std::size_t>(ranks) > seats.size())
+        throw UsageError(fmt::format("{} ranks; 1 to {} would be right", ranks, seats.size()));
+    seats = seats.first(static_cast<std::size_t>(ranks));
+    const auto same_host = [&](std::size_t a, std::size_t b) { return seats[a].host == seats[b].host; };
+    Placement placement;
+    placement.ranks = ranks;
+    std::vector<std::size_t> begins;  // of runs of ranks on one host
+    for (std::size_t rank = 0; rank < seats.size(); ++rank) {
+        placement.gpu_of.push_back(seats[rank].device);
+        if (rank == 0 || !same_host(rank, rank - 1)) begins.push_back(rank);
+        for (std::size_t other = 0; other < rank; ++other)
+            placement.gpus_are_shared |= same_host(rank, other) && seats[rank].gpu == seats[other].gpu;
+    }
+    std::set<std::string> hosts;
+    for (const Seat& seat : seats) hosts.insert(seat.host);
+    placement.hosts = static_cast<int>(hosts.size());
+    const std::size_t each = seats.size() / begins.size();
+    bool even = hosts.size() == begins.size();
+    for (std::size_t run = 0; run < begins.size(); ++run) even = even && begins[run] == run * each;
+    even = even && each * begins.size() == seats.size();
+    if (ranks_per_node == 0 && !placement.gpus_are_shared) {
+        if (!even)
+            throw UsageError(
+                "the ranks of one host do not follow each other, equally many on each; --ranks-per-node 1 or another "
+                "mapping of the launcher's would be right");
+        ranks_per_node = static_cast<int>(each);
+    }
+    placement.ranks_per_node = std::max(ranks_per_node, 1);
+    if (ranks % placement.ranks_per_node != 0)
+        throw UsageError(fmt::format("{} ranks a node do not divide {} ranks", placement.ranks_per_node, ranks));
+    const auto in_node = static_cast<std::size_t>(placement.ranks_per_node);
+    for (std::size_t rank = 0; rank < seats.size(); ++rank)
+        for (std::size_t other = rank / in_node * in_node; other < rank; ++other)
+            if (!same_host(rank, other) || seats[rank].gpu == seats[other].gpu)
+                throw UsageError(fmt::format("{} ranks a node need a host and as many GPUs; ranks {} and {} {}",
+                                             in_node, other, rank,
+                                             same_host(rank, other) ? "share a GPU" : "sit on two hosts"));
+    placement.several_nodes = placement.ranks_per_node < ranks;
+    placement.nodes_are_hosts = even && each == in_node;
+    return placement;
+}
+
+Placement place_ranks(int ranks, int ranks_per_node, const Hardware& hardware) {
+    return hardware.seats.empty() ? place_ranks(ranks, ranks_per_node, static_cast<int>(hardware.gpus.size()))
+                                  : place_ranks(ranks, ranks_per_node, hardware.seats);
+}
+
 std::uint64_t ReduceGroup::total(int ranks) const {
     return std::accumulate(calls.begin(), calls.end(), std::uint64_t{0},
                            [&](std::uint64_t sum, const Call& call) { return sum + call.total(ranks); });
 }
 
 LiveRanks::LiveRanks(const Options& options, const Hardware& hardware)
-    : placement_(place_ranks(options.ranks, options.ranks_per_node, static_cast<int>(hardware.gpus.size()))),
+    : placement_(place_ranks(options.ranks, options.ranks_per_node, hardware)),
       hardware_(hardware),
       patience_s_(options.patience_s) {
-    const bool wanted = options.mps == MpsUse::on ||
-                        (options.mps == MpsUse::automatic && placement_.gpus_are_shared && PrivateMps::available());
+    // A daemon of ours would serve this host's ranks alone, and a launcher's have started.
+    if (crew() != nullptr && options.mps == MpsUse::on)
+        throw UsageError(fmt::format("--mps on: {} has started the ranks; a daemon of the job's own would be right",
+                                     crew()->launch().launcher));
+    const bool wanted = crew() == nullptr &&
+                        (options.mps == MpsUse::on ||
+                         (options.mps == MpsUse::automatic && placement_.gpus_are_shared && PrivateMps::available()));
     if (wanted) mps_ = std::make_unique<PrivateMps>();
     std::vector<std::map<std::string, std::string>> environment;
     for (int rank = 0; rank < ranks(); ++rank) {
@@ -103,24 +188,24 @@ LiveRanks::LiveRanks(const Options& options, const Hardware& hardware)
         std::map<std::string, std::string> own{{"NCCL_NVLS_ENABLE", "0"},
                                                {"NCCL_DEBUG", rank == 0 ? "INFO" : "WARN"},
                                                {"NCCL_DEBUG_SUBSYS", "INIT,GRAPH,TUNING,ENV"}};
-        if (placement_.several_nodes) {
+        if (placement_.several_nodes && !placement_.nodes_are_hosts)
             own["NCCL_HOSTID"] = fmt::format("samesum-node-{}", rank / placement_.ranks_per_node);
-            own["NCCL_SOCKET_IFNAME"] = "lo";
-        }
+        if (placement_.several_nodes && placement_.hosts == 1) own["NCCL_SOCKET_IFNAME"] = "lo";
         if (mps_)
             for (const auto& [name, value] : mps_->environment()) own[name] = value;
         environment.push_back(std::move(own));
     }
     group_ = std::make_unique<RankGroup>(
-        RankGroupOptions{.ranks = ranks(), .environment = std::move(environment), .memory_bytes = memory_bytes},
+        RankGroupOptions{
+            .ranks = ranks(), .environment = std::move(environment), .memory_bytes = memory_bytes, .crew = crew()},
         gpu_workers());
 }
 
 LiveRanks::~LiveRanks() = default;
 
-std::vector<std::string> LiveRanks::ask(std::span<const std::string> commands) {
+std::vector<std::string> LiveRanks::ask(std::span<const std::string> commands, std::span<const Range> inputs) {
     try {
-        return group_->ask(commands, patience_s_);
+        return group_->ask(commands, patience_s_, inputs);
     } catch (const RankFailure& failure) {
         // NCCL's own warnings say more than a dead peer can.
         std::string warnings;
@@ -273,7 +358,8 @@ std::span<const std::byte> LiveRanks::run_data(const ReduceGroup& group, std::st
         group.total(ranks()) * static_cast<std::uint64_t>(traits(group.calls.front().format).bytes());
     const auto all = result(bytes);
     const std::size_t mark = group_->log_size(0);
-    const auto answers = ask(with_inputs(*this, reduce_command(group), bytes));
+    const auto [commands, inputs] = with_inputs(*this, reduce_command(group), bytes);
+    const auto answers = ask(commands, inputs);
     std::vector<Json> read;
     try {
         read = understood(answers);
@@ -311,7 +397,8 @@ CombineOutcome LiveRanks::combine(const CombineRun& run) {
                  {"changed", run.changed_rows ? Json(*run.changed_rows) : Json()},
                  {"output", output_offset}};
     const std::size_t mark = group_->log_size(0);
-    const auto answers = ask(with_inputs(*this, std::move(command), bytes));
+    const auto [commands, inputs] = with_inputs(*this, std::move(command), bytes);
+    const auto answers = ask(commands, inputs);
     CombineOutcome outcome;
     try {
         int rank = 0;

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "impl/crew.hpp"
 #include "impl/mps.hpp"
 #include "impl/rank_group.hpp"
 #include "model/combine.hpp"
@@ -19,26 +20,39 @@
 
 namespace samesum::gpu {
 
-/// The GPUs and versions of this machine, found out in a process of their own.
+/// Where a rank that a launcher started sits.
+struct Seat {
+    std::string host, gpu;  ///< equal words, same thing
+    int device = 0;         ///< the GPU's number in the rank's process
+};
+
+/// The GPUs and versions of this machine, or of a crew's machines, found out in processes of their own.
 struct Hardware {
-    std::vector<std::string> gpus;  ///< names
+    std::vector<std::string> gpus;  ///< names; of a crew's machines those that ranks sit on
     int compute_capability = 0;     ///< of the first
     std::string driver, runtime;
     NcclVersion nccl;
+    std::vector<Seat> seats{};  ///< of the crew's ranks; none where this process starts its own
 };
-/// Throws Inconclusive, with the reason, where there is no usable GPU.
+/// Throws Inconclusive, with the reason, where there is no usable GPU or a crew's ranks do not have the same.
 [[nodiscard]] Hardware probe_hardware();
 
-/// Who sits where. Ranks of one node sit on different GPUs; a node is a value of NCCL_HOSTID.
+/// Who sits where. Ranks of one node sit on different GPUs; a node is a host, or a value of NCCL_HOSTID.
 struct Placement {
     int ranks = 1, ranks_per_node = 1;
     std::vector<int> gpu_of;
     bool several_nodes = false;
     bool gpus_are_shared = false;
+    int hosts = 1;
+    bool nodes_are_hosts = false;  ///< NCCL need not be told
 };
 /// One node where the GPUs suffice and `ranks_per_node` is 0; else nodes of so many ranks (1 when 0).
 /// Throws UsageError when a node's ranks outnumber the GPUs or do not divide the ranks.
 [[nodiscard]] Placement place_ranks(int ranks, int ranks_per_node, int gpus);
+/// The same for the first ranks of a crew, whose hosts are the nodes when `ranks_per_node` is 0 and no two ranks share
+/// a GPU. Consecutive ranks must sit on one host then, equally many on each.
+[[nodiscard]] Placement place_ranks(int ranks, int ranks_per_node, std::span<const Seat> seats);
+[[nodiscard]] Placement place_ranks(int ranks, int ranks_per_node, const Hardware& hardware);
 
 enum class MpsUse : std::uint8_t { automatic, on, off };
 
@@ -149,7 +163,7 @@ public:
     [[nodiscard]] std::map<std::string, std::vector<double>> bench(const BenchRun& run);
 
 private:
-    std::vector<std::string> ask(std::span<const std::string> commands);
+    std::vector<std::string> ask(std::span<const std::string> commands, std::span<const Range> inputs = {});
     [[nodiscard]] bool is_open() const;
     void ensure_open();
     [[nodiscard]] std::string said_since(std::size_t mark) const;

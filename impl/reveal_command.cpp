@@ -171,7 +171,7 @@ Exit reveal_command(std::span<const std::string> arguments) {
     std::vector<Format> formats;
     for (const std::string& word : list_of(options.get<std::string>("dtype"), "dtype"))
         formats.push_back(parse_format(word));
-    const auto rank_counts = list_of(options.get<std::string>("ranks"), "ranks");
+    const auto rank_counts = list_of(ranks_flag(options), "ranks");
     for (const std::string& many : rank_counts) {
         const int count = rank_options(options, many).ranks;
         for (const Format format : formats) (void)mask_values(format, count);

@@ -129,7 +129,7 @@ Exit run_command(std::span<const std::string> arguments) {
         "speed", po::value<double>()->default_value(0), "instead: run random routings for so many seconds")(
         "fault", po::value<std::string>()->default_value("none"), "a planted mistake, in test builds");
     if (!options.parse(arguments)) return Exit::as_claimed;
-    const LiveRanks::Options placing = rank_options(options, options.get<std::string>("ranks"));
+    const LiveRanks::Options placing = rank_options(options, ranks_flag(options));
     const auto schemes = schemes_of(options);
     std::vector<Format> formats;
     for (const std::string& word : list_of(options.get<std::string>("dtype"), "dtype"))

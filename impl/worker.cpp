@@ -1,4 +1,4 @@
-// Commands are JSON; bulk data lies in the group's shared memory at offsets that the commands name.
+// Commands are JSON; bulk data lies in the group's memory at offsets that the commands name.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/worker.hpp"
 
@@ -87,7 +87,9 @@ private:
         Json gpus = Json::array();
         for (int device = 0; device < device_count(); ++device) {
             const DeviceTraits traits = device_traits(device);
-            gpus.push_back({{"name", traits.name}, {"compute_capability", traits.compute_capability}});
+            gpus.push_back({{"name", traits.name},
+                            {"compute_capability", traits.compute_capability},
+                            {"bus", device_bus(device)}});
         }
         return {{"gpus", gpus},
                 {"driver", gpus.empty() ? "none" : cuda_driver_version()},
@@ -136,10 +138,6 @@ private:
         return error.code == ncclInvalidUsage || error.code == ncclInvalidArgument || error.code == ncclInternalError;
     }
 
-    [[nodiscard]] std::span<std::byte> shared(std::uint64_t offset, std::uint64_t bytes) const {
-        ensure(offset + bytes <= context_.memory().size(), "the shared memory holds the data");
-        return context_.memory().subspan(offset, bytes);
-    }
     void to_device(std::byte* to, std::span<const std::byte> from) {
         if (!from.empty())
             check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice, stream_->get()),
@@ -215,7 +213,7 @@ private:
                     std::uint64_t from = input;
                     for (const GroupCall& each : calls) {
                         const std::uint64_t bytes = each.call.total(context_.ranks()) * width;
-                        to_device(in.data() + each.input, shared(from, bytes));
+                        to_device(in.data() + each.input, context_.input(from, bytes));
                         from += bytes;
                     }
                 } else {
@@ -234,7 +232,8 @@ private:
                     const bool scatter = each.call.collective == Collective::reduce_scatter;
                     const int writer = each.call.collective == Collective::reduce ? each.call.root : 0;
                     if (scatter || context_.rank() == writer)
-                        to_host(shared(to + (scatter ? static_cast<std::uint64_t>(context_.rank()) * bytes : 0), bytes),
+                        to_host(context_.result(
+                                    to + (scatter ? static_cast<std::uint64_t>(context_.rank()) * bytes : 0), bytes),
                                 result_.data() + each.output);
                     if (each.call.collective == Collective::all_reduce && fills.empty()) {
                         // All ranks must hold the same bits; a digest is enough to tell.
@@ -312,8 +311,8 @@ private:
         const std::uint64_t own = request.routing.sizes.at(static_cast<std::size_t>(context_.rank())) * row;
         const cudaStream_t stream = stream_->get();
         PeerMemory* const peers = peers_of(request);
-        const auto from = shared(command.at("input"), all);
-        const auto to = shared(command.at("output").get<std::uint64_t>() + first, own);
+        const auto from = context_.input(command.at("input"), all);
+        const auto to = context_.result(command.at("output").get<std::uint64_t>() + first, own);
         upload(command, from, row);
         // A planted fault may write more than its own rows.
         const std::size_t room = request.fault == Fault::none ? own : all;

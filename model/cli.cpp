@@ -133,12 +133,14 @@ Exit dispatch(std::string_view group, std::span<const std::string> arguments, st
     throw UsageError(fmt::format("unknown command '{}'; one of: {}", arguments.front(), choices));
 }
 
+std::string_view version() { return SAMESUM_VERSION; }
+
 int run_program(int argc, char** argv, std::span<const Command> commands,
                 std::span<const std::pair<std::string, std::string>> more) {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && arguments.front() == "--version") {
         const std::vector<std::pair<std::string, std::string>> common{
-            {"samesum", SAMESUM_VERSION},
+            {"samesum", std::string(version())},
             {"NCCL model", "2.27 to 2.30"},
             {"compiler", COMPILER},
             {"Boost", BOOST_LIB_VERSION},

@@ -75,6 +75,9 @@ struct Command {
 [[nodiscard]] Exit dispatch(std::string_view group, std::span<const std::string> arguments,
                             std::span<const Command> commands);
 
+/// Of samesum: "1.2.3".
+[[nodiscard]] std::string_view version();
+
 /// Writes the document to a file, complete or not at all ("-": to stdout). Throws UsageError when that cannot be done.
 void write_json(const std::string& file, const nlohmann::ordered_json& document);
 /// The same for any text.

@@ -46,7 +46,7 @@ public:
         }
         if (verb == "large") return std::string(3'000'000, 'x');
         if (verb == "write") {
-            context_.memory()[static_cast<std::size_t>(context_.rank())] =
+            context_.result(static_cast<std::uint64_t>(context_.rank()), 1).front() =
                 static_cast<std::byte>(100 + context_.rank());
             return "written";
         }
