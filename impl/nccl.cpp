@@ -113,8 +113,13 @@ Communicator::Communicator(const Communicator& whole, int color) {
     gpu::check(ncclCommCount(comm_, &ranks_), "ncclCommCount", whole.rank(), comm_);
 }
 
+Communicator::Communicator(ncclComm_t lent) : comm_(lent), lent_(true) {
+    gpu::check(ncclCommUserRank(comm_, &rank_), "ncclCommUserRank", -1, comm_);
+    gpu::check(ncclCommCount(comm_, &ranks_), "ncclCommCount", rank_, comm_);
+}
+
 Communicator::~Communicator() {
-    if (comm_ == nullptr) return;
+    if (comm_ == nullptr || lent_) return;
     std::fprintf(stderr, "samesum: rank %d's communicator was not closed; aborting it\n", rank_);
     abort();
 }

@@ -34,9 +34,11 @@ class Communicator {
 public:
     /// `id` is one rank's fresh_unique_id(), the same on all ranks.
     Communicator(int ranks, int rank, std::string_view id);
-    /// If close() was not called: aborts, which waits for no peer, and says so on stderr.
     /// The ranks of `whole` that give the same color, in their order there. Collective over `whole`.
     Communicator(const Communicator& whole, int color);
+    /// One that somebody else made and frees, after this.
+    explicit Communicator(ncclComm_t lent);
+    /// If close() was not called: aborts, which waits for no peer, and says so on stderr.
     ~Communicator();
     Communicator(const Communicator&) = delete;
     Communicator& operator=(const Communicator&) = delete;
@@ -58,6 +60,7 @@ public:
 private:
     ncclComm_t comm_ = nullptr;
     int rank_ = 0, ranks_ = 0;
+    bool lent_ = false;
 };
 
 }  // namespace samesum::gpu
