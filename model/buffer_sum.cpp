@@ -84,8 +84,10 @@ void sum_buffers(const SumRule& rule, const Schedule& schedule, std::span<const 
             auto known =
                 std::find_if(trees.begin(), trees.end(), [&](const auto& each) { return each.first == segment.order; });
             if (known == trees.end()) known = trees.emplace(known, segment.order, segment.order.as_tree());
+            const SumRule by_segment = rule_for(segment, rule.format, rule.accumulation);
             SumRule ruled = rule;
-            ruled.own_is_left = segment.order.own_value_is_left();
+            ruled.own_is_left = by_segment.own_is_left;
+            ruled.nan_from_right = by_segment.nan_from_right;
             sum_stretch(ruled, known->second, inputs, output, segment.begin, segment.end);
             return true;
         });

@@ -13,8 +13,9 @@ namespace samesum {
 using ConstBytes = std::span<const std::byte>;
 
 /// output[e] = sum over ranks of inputs[r][e], in each element's own order; elements as they lie in memory, little
-/// endian. `rule.own_is_left` is taken from each order. threads: 0 for as many as the machine runs at once. Bit for bit
-/// sum_element()'s results. Throws UsageError when sizes do not fit, Inconclusive where an order is not observable.
+/// endian. What `rule` says of operands and NaNs is taken from each segment, by rule_for(). threads: 0 for as many as
+/// the machine runs at once. Bit for bit sum_element()'s results. Throws UsageError when sizes do not fit, Inconclusive
+/// where an order is not observable.
 void sum_buffers(const SumRule& rule, const Schedule& schedule, std::span<const ConstBytes> inputs,
                  std::span<std::byte> output, int threads = 0);
 /// All elements by one tree.

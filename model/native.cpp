@@ -388,6 +388,8 @@ std::span<const std::uint8_t> float8_sums(Format format) {
 
 bool native_takes(const SumRule& rule) {
     if (rule.operation != Operation::sum) return false;
+    // Of two NaNs the vector code keeps the left one's payload.
+    if (rule.nan_from_right && rule.format == Format::float64) return false;
     if (rule.accumulation == Accumulation::per_hop) return true;
     return rule.accumulation == Accumulation::fp32_once && traits(rule.format).width > 8;
 }

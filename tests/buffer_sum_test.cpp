@@ -124,13 +124,17 @@ BOOST_AUTO_TEST_CASE(schedules_threads_and_rules_beyond_sums) {
     struct Case {
         Format format;
         Operation operation;
+        Protocol protocol = Protocol::simple;
     };
-    for (const Case& c : {Case{Format::bfloat16, Operation::sum}, Case{Format::float32, Operation::avg},
-                          Case{Format::float32, Operation::prod}, Case{Format::float8_e5m2, Operation::sum}}) {
+    // Which of two float64 NaNs stays is the protocol's.
+    for (const Case& c :
+         {Case{Format::bfloat16, Operation::sum}, Case{Format::float32, Operation::avg},
+          Case{Format::float32, Operation::prod}, Case{Format::float8_e5m2, Operation::sum},
+          Case{Format::float64, Operation::sum}, Case{Format::float64, Operation::sum, Protocol::ll128}}) {
         const Call call{.collective = Collective::all_reduce, .count = 300001, .format = c.format};
         Forced forced;
         forced.algorithm = Algorithm::ring;
-        forced.protocol = Protocol::simple;
+        forced.protocol = c.protocol;
         const Plan plan = plan_call(comm, call, forced);
         const Buffers inputs = random_buffers(c.format, ranks, call.count, 9);
         const SumRule rule{.format = c.format, .operation = c.operation, .scale = average_scale(c.format, ranks)};
@@ -141,8 +145,9 @@ BOOST_AUTO_TEST_CASE(schedules_threads_and_rules_beyond_sums) {
         std::size_t wrong = 0, orders = 0;
         plan.schedule.visit(0, call.count, [&](const Segment& segment) {
             ++orders;
-            SumRule ruled = rule;
-            ruled.own_is_left = segment.order.own_value_is_left();
+            SumRule ruled = rule_for(segment, c.format, rule.accumulation);
+            ruled.operation = rule.operation;
+            ruled.scale = rule.scale;
             for (const std::uint64_t e : {segment.begin, (segment.begin + segment.end) / 2, segment.end - 1}) {
                 std::vector<Bits> leaves;
                 for (const auto& input : inputs) leaves.push_back(load(c.format, input, e));
