@@ -22,7 +22,7 @@ from __future__ import annotations
 import operator
 import os
 import warnings
-from typing import Optional, Sequence, Union
+from typing import Optional, Sequence, Tuple, Union
 
 import torch
 import torch.distributed as dist
@@ -45,9 +45,11 @@ _DEVICE = "cuda"
 _MOST_LAYOUTS = 4096
 
 
+def _has_device() -> bool:
+    return torch.cuda.is_available()
+
+
 def _current_device() -> int:
-    if not torch.cuda.is_available():
-        raise RuntimeError("torch sees no CUDA device here; a combine runs on a GPU")
     return torch.cuda.current_device()
 
 
@@ -139,6 +141,8 @@ class Combiner:
             if not 0 <= self._root < self._ranks:
                 raise ValueError(f"root {self._root} is no rank of the group; 0 to {self._ranks - 1}")
             self._library = library if isinstance(library, Library) else load_library(library)
+            if not _has_device():
+                raise RuntimeError("torch sees no CUDA device here; a combine runs on a GPU")
             self._device = _current_device()
         except Exception as error:  # whatever it is, it is raised again below
             problem = error
@@ -214,15 +218,12 @@ class Combiner:
         """
         if not self._communicator:
             raise ValueError("this Combiner is closed")
-        data_type = self._checked(partial)
-        rows, hidden = partial.shape
-        layout = self._layout(sizes, rows)
         if self._check_calls:
-            self._agree({"sizes": list(layout.sizes), "shape": [rows, hidden], "dtype": str(partial.dtype)})
+            self._agree_on_call(partial, sizes, out)
+        data_type, layout = self._checked(partial, sizes, out)
+        hidden = partial.shape[1]
         if out is None:
             out = torch.empty((layout.own_rows, hidden), dtype=partial.dtype, device=partial.device)
-        else:
-            self._check_out(out, partial, layout)
         arguments = (self._communicator, self._scheme, self._accumulation, layout.sizes, hidden, data_type, self._root,
                      partial.data_ptr(), out.data_ptr(), _current_stream(self._device))
         if _current_device() == self._device:
@@ -235,8 +236,20 @@ class Combiner:
     def _where(self) -> str:
         return f"{_DEVICE}:{self._device}"
 
-    def _checked(self, partial: torch.Tensor) -> int:
-        """NCCL's number for the type of a partial that is fit to be read."""
+    def _agree_on_call(self, *arguments: object) -> None:
+        """As _checked(); what is wrong on one rank is raised on all of them."""
+        said: dict = {}
+        problem: Optional[Exception] = None
+        try:
+            _, layout = self._checked(*arguments)
+            partial = arguments[0]
+            said = {"sizes": list(layout.sizes), "shape": list(partial.shape), "dtype": str(partial.dtype)}
+        except (TypeError, ValueError) as error:
+            problem = error
+        self._agree(said, problem)
+
+    def _checked(self, partial, sizes, out) -> Tuple[int, _Layout]:
+        """NCCL's number for the partial's type, and the sizes' layout, where all arguments are fit to be used."""
         if not isinstance(partial, torch.Tensor):
             raise TypeError(f"partial is a {type(partial).__name__}; a torch.Tensor [rows, hidden] would be right")
         self._check_place("partial", partial)
@@ -251,7 +264,10 @@ class Combiner:
         if partial.requires_grad and torch.is_grad_enabled():
             raise ValueError("partial requires a gradient, and a combine has none; partial.detach() or torch.no_grad() "
                              "would be right")
-        return data_type
+        layout = self._layout(sizes, partial.shape[0])
+        if out is not None:
+            self._check_out(out, partial, layout)
+        return data_type, layout
 
     def _check_place(self, what: str, tensor: torch.Tensor) -> None:
         device = tensor.device
