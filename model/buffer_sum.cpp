@@ -27,6 +27,18 @@ void sum_stretch(const SumRule& rule, const ReductionTree& tree, std::span<const
         return;
     }
     std::vector<Bits> column(inputs.size());
+    if (rule.accumulation == Accumulation::exact) {
+        ensure(rule.operation == Operation::sum, "exact accumulation is for sums");
+        // In whatever order: sum_element() would ask the tree for its leaves at every element.
+        const std::vector<int> leaves = tree.leaves();
+        column.resize(leaves.size());
+        for (std::uint64_t element = begin; element < end; ++element) {
+            for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf)
+                column[leaf] = load(rule.format, inputs[static_cast<std::size_t>(leaves[leaf])], element);
+            store(rule.format, output, element, exact_sum(rule.format, column));
+        }
+        return;
+    }
     for (std::uint64_t element = begin; element < end; ++element) {
         for (std::size_t rank = 0; rank < inputs.size(); ++rank)
             column[rank] = load(rule.format, inputs[rank], element);

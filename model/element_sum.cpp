@@ -13,12 +13,13 @@
 namespace samesum {
 namespace {
 
-/// A fixed-point number wide enough for every float64 and 2^60 additions of them: bit 0 is worth 2^-1074.
+/// A fixed-point number of `size` words, whose bit 0 is worth 2^-`point`: a smallest subnormal.
+template <std::size_t size, int point>
 class FixedPoint {
 public:
     void add(bool negative, std::uint64_t significand, int exponent) {
-        const int shift = exponent + 1074;
-        ensure(shift >= 0, "no finite value lies below float64's smallest subnormal");
+        const int shift = exponent + point;
+        ensure(shift >= 0, "no finite value lies below the smallest subnormal");
         const auto limb = static_cast<std::size_t>(shift / 64);
         const int offset = shift % 64;
         const std::array<std::uint64_t, 2> pieces{significand << offset, offset ? significand >> (64 - offset) : 0};
@@ -64,13 +65,15 @@ public:
             sticky = leading > 0 ? (magnitude[top - 1] << leading) != 0 : magnitude[top - 1] != 0;
             for (std::size_t i = 0; i + 1 < top; ++i) sticky = sticky || magnitude[i] != 0;
         }
-        return {negative, bits, static_cast<int>(top) * 64 - leading - 1074, sticky};
+        return {negative, bits, static_cast<int>(top) * 64 - leading - point, sticky};
     }
 
 private:
-    static constexpr std::size_t size = 36;
     std::array<std::uint64_t, size> limbs_{};
 };
+/// Wide enough for 2^59 additions of any values of the format.
+using Float64Sum = FixedPoint<36, 1074>;
+using Float32Sum = FixedPoint<6, 149>;  ///< also of every format that float32 holds
 
 /// A partial sum, or a rank's own value that has not been scaled yet.
 struct Operand {
@@ -163,15 +166,12 @@ Bits sum_element(const SumRule& rule, const ReductionTree& tree, std::span<const
     return sum;
 }
 
-Bits exact_sum(Format format, std::span<const Bits> values) {
+namespace {
+
+template <class Sum>
+Bits exact_sum_of_floats(Format format, std::span<const Bits> values) {
     const FormatTraits& t = traits(format);
-    const HopArithmetic hop(format);
-    if (!t.is_float) {
-        Bits sum = 0;
-        for (const Bits value : values) sum = hop.add(sum, value);
-        return sum;
-    }
-    FixedPoint sum;
+    Sum sum;
     bool all_negative_zero = !values.empty(), positive_infinity = false, negative_infinity = false;
     for (const Bits value : values) {
         if (is_nan(format, value)) return t.nan;
@@ -192,8 +192,21 @@ Bits exact_sum(Format format, std::span<const Bits> values) {
         return sign | (t.width == 8 ? t.largest() : t.infinity());
     }
     if (all_negative_zero) return t.sign();
-    const FixedPoint::Head head = sum.head();
+    const auto head = sum.head();
     return round_to(format, head.negative, head.bits, head.exponent, head.sticky);
+}
+
+}  // namespace
+
+Bits exact_sum(Format format, std::span<const Bits> values) {
+    if (!traits(format).is_float) {
+        const HopArithmetic hop(format);
+        Bits sum = 0;
+        for (const Bits value : values) sum = hop.add(sum, value);
+        return sum;
+    }
+    return format == Format::float64 ? exact_sum_of_floats<Float64Sum>(format, values)
+                                     : exact_sum_of_floats<Float32Sum>(format, values);
 }
 
 }  // namespace samesum
