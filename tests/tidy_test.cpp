@@ -86,7 +86,7 @@ struct Folder {
 
 /// Packages by the first part of their headers' names; the standard library and POSIX are free to all.
 const std::vector<Folder> house{
-    {"model", {"model"}, {"fmt", "nlohmann", "boost", "hwy"}},
+    {"model", {"model"}, {"fmt", "nlohmann", "boost", "hwy", "nanobind"}},
     {"proofs", {"model", "proofs"}, {"fmt", "nlohmann", "z3"}},
     {"impl", {"model", "impl"}, {"fmt", "nlohmann", "cuda", "nccl"}},
     {"fuzz", {"model", "impl", "fuzz"}, {"fmt", "nlohmann", "boost", "rapidcheck"}},
@@ -95,7 +95,8 @@ const std::vector<Folder> house{
      {"fmt", "nlohmann", "boost", "hwy", "z3", "cuda", "nccl", "rapidcheck", "benchmark"}},
 };
 
-const Names all_packages{"fmt", "nlohmann", "boost", "hwy", "z3", "cuda", "nccl", "rapidcheck", "benchmark"};
+const Names all_packages{"fmt",  "nlohmann", "boost",      "hwy",       "z3",
+                         "cuda", "nccl",     "rapidcheck", "benchmark", "nanobind"};
 
 /// The files of impl/ that compare what ranks did with what the model says. They may know the model's sums; the files
 /// that make ranks add may know neither those nor the judges, lest judge and judged share code.
@@ -222,9 +223,9 @@ Violations names_no_machine(std::string_view path, std::string_view text) {
 
 Violations stands_where_it_may(std::string_view path, std::string_view) {
     static const Names top{
-        ".ci",     ".clang-format", ".clang-tidy", ".gitignore", "CMakeLists.txt", "CMakePresets.json",
-        "LICENSE", "README.md",     "samesum",     "model",      "impl",           "proofs",
-        "fuzz",    "tests"};
+        ".ci",     ".clang-format", ".clang-tidy",    ".gitignore", "CMakeLists.txt", "CMakePresets.json",
+        "LICENSE", "README.md",     "pyproject.toml", "samesum",    "model",          "impl",
+        "proofs",  "fuzz",          "tests"};
     if (!contains(top, before(path, '/')))
         return {fmt::format("{}: the top level holds only {}", path, fmt::join(top, ", "))};
     return {};
@@ -315,6 +316,7 @@ BOOST_AUTO_TEST_CASE(each_rule_can_fail) {
         {{"model/a.cpp", "", "may include only model"}, "#include \"proofs/obligation.hpp\"\n"},
         {{"model/a.cpp", "", "may include only model"}, "  #  include \"impl/nccl.hpp\"\n"},
         {{"model/a.cpp", "", "may not use z3"}, "#include <z3++.h>\n"},
+        {{"impl/a.cpp", "", "may not use nanobind"}, "#include <nanobind/nanobind.h>\n"},
         {{"proofs/a.cpp", "", "may include only model, proofs"}, "#include \"impl/nccl.hpp\"\n"},
         {{"proofs/a.cpp", "", ""}, "#include \"impl/indexing.hpp\"\n"},
         {{"proofs/a.cpp", "", ""}, "#include <z3++.h>\n#include \"model/element_sum.hpp\"\n"},
