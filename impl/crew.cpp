@@ -248,7 +248,8 @@ public:
             return std::move(*message);
         }
         link_.close();
-        return {Message::Kind::died, "its process on its host is gone, or its host", {}};
+        whereabouts_ = "an unknown call";
+        return {Message::Kind::died, "its process is gone, or its host", {}};
     }
     void let_go() override {
         if (running_ && link_ && !link_.write(Message::Kind::end, "")) link_.close();
@@ -297,7 +298,8 @@ private:
 /// A member's side of a MemberRank.
 class Keeper {
 public:
-    Keeper(Link link, const WorkerFactory& factory) : link_(std::move(link)), factory_(factory) {}
+    Keeper(Link link, const WorkerFactory& factory, bool share_memory)
+        : link_(std::move(link)), factory_(factory), share_memory_(share_memory) {}
 
     /// Until rank 0 sends it home, or is gone.
     int serve() {
@@ -354,7 +356,7 @@ private:
         rank_.reset();
         memory_.reset();
         try {
-            if (auto common = SharedMemory::of(order.at("memory")))
+            if (auto common = share_memory_ ? SharedMemory::of(order.at("memory")) : std::nullopt)
                 memory_ = std::make_unique<SharedMemory>(std::move(*common));
             shared_ = memory_ != nullptr;
             if (!shared_) memory_ = std::make_unique<SharedMemory>(order.at("bytes").get<std::size_t>());
@@ -380,6 +382,7 @@ private:
 
     Link link_;
     const WorkerFactory& factory_;
+    const bool share_memory_;
     std::unique_ptr<SharedMemory> memory_;
     std::unique_ptr<LocalRank> rank_;
     bool shared_ = false;
@@ -495,10 +498,10 @@ void Crew::leave(int exit_code) {
     }
 }
 
-int serve_crew(const Launch& launch, const WorkerFactory& factory) {
+int serve_crew(const Launch& launch, const WorkerFactory& factory, bool share_memory) {
     auto link = join(launch);
     if (!link) return static_cast<int>(Exit::usage);
-    return Keeper(std::move(*link), factory).serve();
+    return Keeper(std::move(*link), factory, share_memory).serve();
 }
 
 namespace {

@@ -52,8 +52,9 @@ private:
     std::vector<Member> members_;
 };
 
-/// What a process of rank > 0 does: finds rank 0, keeps a rank for it, and ends with its exit code.
-[[nodiscard]] int serve_crew(const Launch& launch, const WorkerFactory& factory);
+/// What a process of rank > 0 does: finds rank 0, keeps a rank for it, and ends with its exit code. Rank 0's memory is
+/// shared where it can be seen, unless `share_memory` is false, as it is in tests of what other hosts do.
+[[nodiscard]] int serve_crew(const Launch& launch, const WorkerFactory& factory, bool share_memory = true);
 
 /// The crew that this process leads; nullptr when it starts its own ranks.
 [[nodiscard]] Crew* crew();
