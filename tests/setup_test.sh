@@ -102,6 +102,7 @@ new_machine fresh
 call order show --ranks 4
 check "packages are installed" called '^apt-get .*install .*g\+\+ cmake ninja-build git .*libboost-test-dev'
 check "RapidCheck too, where apt has it" called '^apt-get .*install .*librapidcheck-dev'
+check "and Python's headers" called '^apt-get .*install .*python3-dev'
 check "no browser, which is large" never_called '^apt-get .*install .*chromium'
 check "it says so" says 'installing g++'
 check "data on stdout is the program's alone" prints 'model order show --ranks 4'
@@ -114,6 +115,7 @@ check "a second call is quiet" is_silent
 check "a second call neither installs nor configures" never_called '^(apt|dpkg|cmake|venv)'
 call verify
 check "verify fetches Z3" called '^venv-python -m pip install .*z3-solver=='
+check "and what the Python package is built with" called '^venv-python -m pip install .*nanobind==.* numpy=='
 check "what is left out is said" says 'fuzz/ is left out: because'
 check "verify builds all programs" called '^ninja -C [^ ]+ programs$'
 check "new wheels mean configuring again" called '^cmake'
