@@ -445,6 +445,11 @@ WRONG = [
     (lambda: samesum.combine("fixed_root", PARTIALS[:, None], sizes=[1, 1, 0, 0]), "sum to 2 rows; partials have 1"),
     (lambda: samesum.combine("fixed_root", PARTIALS[:, None], sizes=[1, 0, 0, 0]), "the rings are not known"),
     (lambda: samesum.combine("direct", PARTIALS[:, None], sizes=[1, 0, 0, 0], ranks_per_node=1), "unknown scheme"),
+    (lambda: samesum.combine("exact", PARTIALS[:, None], sizes=[1, 0, 0, 0], accumulation="fp32_once"), "takes per_hop"),
+    (lambda: samesum.combine("exact", PARTIALS[:, None], sizes=[1, 0, 0, 0], by_node=2), "exact knows no nodes"),
+    (lambda: samesum.combine("exact", PARTIALS[:, None], sizes=[1, 0, 0, 0], root=2), "exact has none"),
+    (lambda: samesum.combine("fixed_root", PARTIALS[:, None], sizes=[1, 0, 0, 0], root=4), "root 4 is no rank"),
+    (lambda: samesum.combine("direct_ordered", PARTIALS[:, None], sizes=[1, 0, 0, 0], by_node=3), "nodes of 3"),
     (lambda: samesum.mask(PARTIALS, before="chain"), "before and after go together"),
     (lambda: samesum.mask(PARTIALS, shape="ring"), "shape 'ring'; one of: any, chain"),
     (lambda: samesum.explain_difference(PARTIALS[0], PARTIALS[0, :4], partials=PARTIALS), "b has shape [4]"),
@@ -700,6 +705,8 @@ def test_combiner_refuses_before_the_gpu(alone, stand_in):
             (dict(accumulation="exact"), ValueError, "unknown accumulation 'exact'; one of per_hop, fp32_once"),
             (dict(root=1), ValueError, "root 1 is no rank of the group; 0 to 0"),
             (dict(root="0"), TypeError, ""),
+            (dict(accumulation="fp32_once"), ValueError, "fixed_root takes per_hop"),
+            (dict(root=3, scheme="auto"), ValueError, "auto has none"),
             (dict(library="/nonexistent.so"), OSError, "/nonexistent.so")]:
         with pytest.raises(error) as raised:
             alone.Combiner(**{"library": opened, **keywords})
@@ -747,7 +754,7 @@ print(trouble(lambda: st.Combiner(library=library, scheme=["fixed_root", "exakt"
 print(trouble(lambda: st.Combiner(library=library if rank else "/nonexistent.so")))
 groups = [dist.new_group([1, 2]), dist.new_group([0])]
 if rank:
-    with st.Combiner(groups[0], library=library, scheme="direct_ordered", root=1) as combine:
+    with st.Combiner(groups[0], library=library, root=1) as combine:
         print(combine.rank, combine.ranks, combine(partial, [4, 2]).shape[0])
 else:
     print(trouble(lambda: st.Combiner(groups[0], library=library)))

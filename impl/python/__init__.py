@@ -34,6 +34,7 @@ __all__ = ["ACCUMULATIONS", "SCHEMES", "Combiner", "Library", "load_library"]
 SCHEMES = ("reduce_scatter", "reduce_per_owner", "vllm_default", "fixed_root", "reduce_broadcast", "gather_ordered",
            "exchange_ordered", "direct_ordered", "exact", "auto")
 ACCUMULATIONS = ("per_hop", "fp32_once")
+_ORDERED = ("gather_ordered", "exchange_ordered", "direct_ordered")
 
 # ncclDataType_t of nccl.h (NCCL 2.28.9), each with its name for people.
 _DTYPES = {torch.float16: 6, torch.float32: 7, torch.float64: 8, torch.bfloat16: 9}
@@ -138,6 +139,11 @@ class Combiner:
         try:
             if problem is not None:
                 raise problem
+            if accumulation != "per_hop" and scheme not in ("auto", *_ORDERED):
+                raise ValueError(f"accumulation {accumulation!r} is of auto, {', '.join(_ORDERED)}; {scheme} takes "
+                                 "per_hop")
+            if self._root and scheme not in ("fixed_root", "reduce_broadcast"):
+                raise ValueError(f"root {self._root} is of fixed_root and reduce_broadcast; {scheme} has none")
             if not 0 <= self._root < self._ranks:
                 raise ValueError(f"root {self._root} is no rank of the group; 0 to {self._ranks - 1}")
             self._library = library if isinstance(library, Library) else load_library(library)

@@ -436,8 +436,7 @@ def evaluate(order: Union[Order, Prediction], partials: Any, *, dtype: Any = Non
     return result.reshape(given.shape[1:])
 
 
-# These add by their own hand, whatever NCCL's rings are.
-_FREE_OF_RINGS = {"gather_ordered", "exchange_ordered", "direct_ordered", "exact"}
+_ORDERED = ("gather_ordered", "exchange_ordered", "direct_ordered")
 
 
 def combine(scheme: str, partials: Any, *, sizes: Optional[Sequence[int]] = None, dtype: Any = None, root: int = 0,
@@ -465,7 +464,16 @@ def combine(scheme: str, partials: Any, *, sizes: Optional[Sequence[int]] = None
         raise ValueError(f"sizes {owned} sum to {sum(owned)} rows; partials have {rows}")
     if "ranks" in communicator:
         raise ValueError("ranks: partials say how many there are")
-    if scheme in _FREE_OF_RINGS and not communicator:
+    if accumulation != "per_hop" and scheme not in _ORDERED:
+        raise ValueError(f"accumulation {accumulation!r} is of {', '.join(_ORDERED)}; {scheme} takes per_hop")
+    if by_node and scheme not in _ORDERED:
+        raise ValueError(f"by_node {by_node} is of {', '.join(_ORDERED)}; {scheme} knows no nodes")
+    if root and scheme not in ("fixed_root", "reduce_broadcast"):
+        raise ValueError(f"root {root} is of fixed_root and reduce_broadcast; {scheme} has none")
+    if not 0 <= root < ranks:
+        raise ValueError(f"root {root} is no rank; 0 to {ranks - 1}")
+    # These add by their own hand, whatever NCCL's rings are.
+    if scheme in (*_ORDERED, "exact") and not communicator:
         communicator = {"ranks_per_node": 1}
     result = np.empty(rows * hidden, given.dtype)
     with _Flags() as flags:
