@@ -22,7 +22,7 @@ from __future__ import annotations
 import operator
 import os
 import warnings
-from typing import Optional, Sequence, Tuple, Union
+from typing import Optional, Sequence, Tuple, Union, cast
 
 import torch
 import torch.distributed as dist
@@ -129,7 +129,7 @@ class Combiner:
         if not dist.is_available() or not dist.is_initialized():
             raise problem or ValueError(
                 "torch.distributed has no process group; init_process_group() before Combiner would be right")
-        self._group = dist.group.WORLD if group is None else group
+        self._group = cast("dist.ProcessGroup", dist.group.WORLD if group is None else group)
         self._ranks = dist.get_world_size(self._group)
         self._rank = dist.get_rank(self._group)
         if self._rank < 0:
@@ -242,13 +242,12 @@ class Combiner:
     def _where(self) -> str:
         return f"{_DEVICE}:{self._device}"
 
-    def _agree_on_call(self, *arguments: object) -> None:
+    def _agree_on_call(self, partial, sizes, out) -> None:
         """As _checked(); what is wrong on one rank is raised on all of them."""
         said: dict = {}
         problem: Optional[Exception] = None
         try:
-            _, layout = self._checked(*arguments)
-            partial = arguments[0]
+            _, layout = self._checked(partial, sizes, out)
             said = {"sizes": list(layout.sizes), "shape": list(partial.shape), "dtype": str(partial.dtype)}
         except (TypeError, ValueError) as error:
             problem = error

@@ -654,39 +654,130 @@ class Explanation:
 
 
 class _Side:
-    """One result at the elements that differ, and what was found to make it: for each rounding a tree an element."""
+    """One of the two results, at the elements that differ, and what makes them as far as known."""
 
-    def __init__(self, patterns: np.ndarray) -> None:
-        self.patterns = patterns
-        self.trees: Dict[str, List[Optional[str]]] = {}
-
-    def made_by(self, rounding: str) -> bool:
-        return all(tree is not None for tree in self.trees[rounding])
+    def __init__(self, whole: np.ndarray, patterns: np.ndarray, roundings: Sequence[str]) -> None:
+        self.whole, self.patterns = whole, patterns
+        self.made = {rounding: np.full(patterns.size, -1, np.int32) for rounding in roundings}
+        """For each rounding and element the number of a tree that makes it; -1: none yet."""
+        self.single: List[Tuple[str, int]] = []
+        """Roundings and trees each of which makes the whole of it, also where the two results are equal."""
 
     def rounding(self) -> Optional[str]:
-        """One that makes all of it."""
-        return next((rounding for rounding in self.trees if self.made_by(rounding)), None)
+        """One that makes all of it, each element by some tree."""
+        return next((rounding for rounding, trees in self.made.items() if (trees >= 0).all()), None)
 
-    def at(self, i: int) -> Tuple[Optional[str], Optional[str]]:
-        """Tree and rounding of one element, of the whole side's rounding where there is one."""
+    def at(self, i: int) -> Tuple[Optional[str], int]:
+        """Rounding and tree of one element: those of the whole side where there are such."""
+        if self.single:
+            return self.single[0]
         whole = self.rounding()
-        for rounding in [whole] if whole else self.trees:
-            if self.trees[rounding][i] is not None:
-                return self.trees[rounding][i], rounding
-        return None, None
+        for rounding in [whole] if whole else self.made:
+            if self.made[rounding][i] >= 0:
+                return rounding, int(self.made[rounding][i])
+        return None, -1
 
 
-def _roundings(name: str) -> List[str]:
-    _, width, is_float = _model.dtype(name)
-    return ["per_hop"] + (["fp32_once"] if is_float and width < 4 else []) + (["exact"] if is_float else [])
+class _Search:
+    """For the orders behind two results that differ: first the usual ones, then all."""
+
+    def __init__(self, name: str, partials: np.ndarray, results: Sequence[np.ndarray]) -> None:
+        self.name, self.partials = name, partials
+        self.different = np.flatnonzero(results[0] != results[1])
+        self.columns = np.ascontiguousarray(partials[:, self.different])
+        _, width, is_float = _model.dtype(name)
+        self.roundings = ["per_hop"] + ["fp32_once"] * (is_float and width < 4) + ["exact"] * is_float
+        self.sides = [_Side(whole, whole[self.different], self.roundings) for whole in results]
+        self.trees: List[str] = []
+
+    def try_trees(self, trees: Sequence[str]) -> None:
+        self.trees += trees
+        for rounding in self.roundings:
+            # An exact sum has no order.
+            for number, tree in enumerate(self.trees[:1] if rounding == "exact" else self.trees):
+                sums = evaluate(tree, self.columns, dtype=self.name, rounding=rounding)
+                for side in self.sides:
+                    hits = sums == side.patterns
+                    side.made[rounding][hits & (side.made[rounding] < 0)] = number
+                    if hits.all() and (evaluate(tree, self.partials, dtype=self.name, rounding=rounding)
+                                       == side.whole).all():
+                        side.single.append((rounding, number))
+
+    def answer(self) -> Optional[Explanation]:
+        """The simplest explanation of what is known so far, if there is one."""
+        a, b = self.sides
+        # One order for all of a and one for all of b; of several such pairs one of the same rounding, then of the same
+        # tree.
+        pairs = [(one, other) for one in a.single for other in b.single]
+        if pairs:
+            one, other = min(pairs, key=lambda pair: (pair[0][0] != pair[1][0], pair[0][1] != pair[1][1]))
+            a.single, b.single = [one], [other]
+            return self.explained("order change" if one[0] == other[0] else "rounding model")
+        for rounding in self.roundings:
+            if all((side.made[rounding] >= 0).all() for side in self.sides):
+                for side in self.sides:
+                    side.made = {rounding: side.made[rounding]}
+                    side.single = [each for each in side.single if each[0] == rounding]
+                return self.explained("order change")
+        return self.explained("rounding model") if a.rounding() and b.rounding() else None
+
+    def try_all(self, seconds: float) -> Explanation:
+        """Element by element, among all orders, for what the usual ones do not make."""
+        deadline = time.monotonic() + seconds
+        undecided = ""
+        for i, element in enumerate(self.different):
+            leaves = [int(leaf) for leaf in self.columns[:, i]]
+            for which, side in zip("ab", self.sides):
+                near: List[int] = []
+                unreachable = 0
+                for rounding in self.roundings:
+                    if side.made[rounding][i] >= 0:
+                        continue
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        raise Inconclusive(f"no defect among the first {i} of {self.different.size} elements that "
+                                           f"differ, and {seconds:g} seconds are over; more seconds or fewer elements "
+                                           "would tell")
+                    verdict, tree, _, below, above, why = _model.reach(self.name, rounding, leaves,
+                                                                       int(side.patterns[i]), "any", left)
+                    if tree is not None:
+                        side.made[rounding][i] = len(self.trees)
+                        self.trees.append(tree)
+                    unreachable += verdict == "unreachable"
+                    if verdict == "undecided":
+                        undecided = undecided or f"element {int(element)} of {which}: {why}"
+                    if rounding == "per_hop":
+                        near = [bits for bits in (below, above) if bits is not None]
+                if unreachable == len(self.roundings):
+                    nearest = tuple(_model.text(self.name, bits) for bits in near)
+                    return self.explained("defect", (self.evidence(i, nearest, (which,)),))
+        answer = self.answer()
+        if answer is None and undecided:
+            raise Inconclusive(f"neither an order nor a defect was found; {undecided}")
+        # Every element has its rounding, and no rounding makes all of a side: here it rounds one way, there another.
+        return answer or self.explained("rounding model")
+
+    def evidence(self, i: int, nearest: Tuple[str, ...] = (), defect_in: Tuple[str, ...] = ()) -> Evidence:
+        made = [side.at(i) for side in self.sides]
+        tree_a, tree_b = (None if rounding is None else self.trees[tree] for rounding, tree in made)
+        a, b = (_model.text(self.name, int(side.patterns[i])) for side in self.sides)
+        return Evidence(int(self.different[i]), a, b, tree_a, made[0][0], tree_b, made[1][0], nearest, defect_in)
+
+    def explained(self, kind: str, evidence: Optional[Tuple[Evidence, ...]] = None) -> Explanation:
+        if evidence is None:
+            evidence = tuple(self.evidence(i) for i in range(min(3, self.different.size)))
+        rounding_a, rounding_b = (side.single[0][0] if side.single else side.rounding() for side in self.sides)
+        order_a, order_b = (self.trees[side.single[0][1]] if side.single else None for side in self.sides)
+        return Explanation(kind, self.partials.shape[1], self.different.size, rounding_a, rounding_b, order_a, order_b,
+                           evidence)
 
 
-def explain_difference(a: Any, b: Any, *, partials: Any, dtype: Any = None, orders: Sequence[Order] = (),
-                       seconds: float = 60) -> Explanation:
+def explain_difference(a: Any, b: Any, *, partials: Any, dtype: Any = None,
+                       orders: Sequence[Union[Order, Prediction]] = (), seconds: float = 60) -> Explanation:
     """Says of two results of adding the same partials whether the order changed, the rounding, or one is a defect.
 
-    a, b: [...]; partials: [ranks, ...], the values that were added. orders: further orders to try first, beside every
-    ring, rank order and the balanced tree.
+    a, b: [...]; partials: [ranks, ...], the values that were added.
+    orders: to try first, beside every ring, rank order and the balanced tree; of a predicted call, all of its trees.
     seconds: for the search through all orders of the elements that those do not explain.
 
     Evidence that an order exists is not evidence that it was taken; that none exists is proof of a defect. Raises
@@ -700,100 +791,15 @@ def explain_difference(a: Any, b: Any, *, partials: Any, dtype: Any = None, orde
         if one.shape != given.shape[1:]:
             raise ValueError(f"{what} has shape {list(one.shape)}; partials {list(given.shape)} add up to "
                              f"{list(given.shape[1:])}")
-    flat, whole = _flat(given), [first.reshape(-1), second.reshape(-1)]
-    elements = flat.shape[1]
-    if elements == 0:
+    if first.size == 0:
         raise ValueError("a and b hold no element: comparing nothing shows nothing")
-    different = np.flatnonzero(whole[0] != whole[1])
-    if different.size == 0:
-        return Explanation("same", elements, 0)
-
-    ranks = flat.shape[0]
-    column = np.ascontiguousarray(flat[:, different])
-    sides = [_Side(one[different]) for one in whole]
-    named = ["chain", *(f"ring:{rank}" for rank in range(ranks)), "reversed", "balanced"]
-    trees = list(dict.fromkeys(_model.tree(_order_text(order), ranks) for order in [*orders, *named]))
-    roundings = _roundings(name)
-    alone: List[List[Tuple[str, str]]] = [[], []]  # rounding and tree that make the whole of a side
-    for rounding in roundings:
-        for side in sides:
-            side.trees[rounding] = [None] * different.size
-        # An exact sum has no order.
-        for tree in trees[:1] if rounding == "exact" else trees:
-            sums = evaluate(tree, column, dtype=name, rounding=rounding)
-            for which, side in enumerate(sides):
-                hits = np.flatnonzero(sums == side.patterns)
-                for i in hits:
-                    if side.trees[rounding][i] is None:
-                        side.trees[rounding][i] = tree
-                if hits.size == different.size and (
-                        evaluate(tree, flat, dtype=name, rounding=rounding) == whole[which]).all():
-                    alone[which].append((rounding, tree))
-
-    def explained(kind: str, orders_of: Sequence[Optional[Tuple[str, str]]] = (None, None),
-                  evidence: Optional[Tuple[Evidence, ...]] = None) -> Explanation:
-        if evidence is None:
-            evidence = tuple(evidence_at(i) for i in range(min(3, different.size)))
-        found = [one[0] if one else side.rounding() for one, side in zip(orders_of, sides)]
-        tree_a, tree_b = (one[1] if one else None for one in orders_of)
-        return Explanation(kind, elements, int(different.size), found[0], found[1], tree_a, tree_b, evidence)
-
-    def evidence_at(i: int, **more: Any) -> Evidence:
-        (tree_a, rounding_a), (tree_b, rounding_b) = sides[0].at(i), sides[1].at(i)
-        shown = [_model.text(name, int(side.patterns[i])) for side in sides]
-        return Evidence(int(different[i]), shown[0], shown[1], tree_a, rounding_a, tree_b, rounding_b, **more)
-
-    # One order for all of a and one for all of b is the simplest there can be; of several such pairs one of the same
-    # rounding, then one of the same tree.
-    pairs = [(one, other) for one in alone[0] for other in alone[1]]
-    if pairs:
-        pair = min(pairs, key=lambda both: (both[0][0] != both[1][0], both[0][1] != both[1][1]))
-        for side, (rounding, tree) in zip(sides, pair):
-            side.trees = {rounding: [tree] * different.size}
-        return explained("order change" if pair[0][0] == pair[1][0] else "rounding model", pair)
-
-    def decided() -> Optional[Explanation]:
-        for rounding in roundings:
-            if all(side.made_by(rounding) for side in sides):
-                for side in sides:
-                    side.trees = {rounding: side.trees[rounding]}
-                return explained("order change")
-        return explained("rounding model") if all(side.rounding() for side in sides) else None
-
-    answer = decided()
-    if answer:
-        return answer
-
-    # What the usual orders do not make is searched for among all orders, element by element.
-    deadline = time.monotonic() + seconds
-    undecided: Optional[str] = None
-    for i in range(different.size):
-        nearest: Dict[str, Tuple[str, ...]] = {}
-        leaves = [int(leaf) for leaf in column[:, i]]
-        for which, side in zip("ab", sides):
-            unreachable = 0
-            for rounding in roundings:
-                left = deadline - time.monotonic()
-                if side.trees[rounding][i] is not None:
-                    continue
-                if left <= 0:
-                    raise Inconclusive(f"no defect among the first {i} of {different.size} elements that differ, and "
-                                       f"{seconds:g} seconds are over; more seconds or fewer elements would tell")
-                verdict, tree, _, below, above, why = _model.reach(name, rounding, leaves, int(side.patterns[i]),
-                                                                   "any", left)
-                side.trees[rounding][i] = tree
-                if verdict == "undecided":
-                    undecided = undecided or f"element {int(different[i])} of {which}: {why}"
-                unreachable += verdict == "unreachable"
-                if rounding == "per_hop":
-                    nearest[which] = tuple(_model.text(name, near) for near in (below, above) if near is not None)
-            if unreachable == len(roundings):
-                return explained("defect", [ways[0] if ways else None for ways in alone], (
-                    evidence_at(i, nearest=nearest.get(which, ()), defect_in=(which,)),))
-    answer = decided()
-    if answer:
-        return answer
-    if undecided:
-        raise Inconclusive(f"neither an order nor a defect was found; {undecided}")
-    # Every element is made by some rounding, no rounding makes all of a side: it rounds here one way, there another.
-    return explained("rounding model")
+    search = _Search(name, _flat(given), (first.reshape(-1), second.reshape(-1)))
+    if search.different.size == 0:
+        return Explanation("same", first.size, 0)
+    ranks = given.shape[0]
+    tried: List[str] = []
+    for order in orders:
+        tried += [tree for tree in order.trees if tree] if isinstance(order, Prediction) else [_order_text(order)]
+    tried += ["chain", *(f"ring:{rank}" for rank in range(ranks)), "reversed", "balanced"]
+    search.try_trees(list(dict.fromkeys(_model.tree(order, ranks) for order in tried)))
+    return search.answer() or search.try_all(seconds)
