@@ -496,6 +496,19 @@ def test_names_are_there_and_documented():
         samesum.nonsense
 
 
+def test_the_package_can_be_imported_without_its_module(tmp_path):
+    """As samesum.torch is where the wheel was built for another Python."""
+    package = tmp_path / "samesum"
+    package.mkdir()
+    for file in ("__init__.py", "model.py"):
+        shutil.copy(SOURCE / "model/python" / file, package)
+    check = "import samesum\nassert issubclass(samesum.Inconclusive, RuntimeError)\ntry:\n    samesum.predict\n" \
+            "except ImportError as error:\n    print(error)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    assert "_model" in subprocess.run([sys.executable, "-c", check], env=environment, text=True, capture_output=True,
+                                      check=True).stdout
+
+
 def test_pip_install():
     """`pip install .` into an empty folder, out of reach of any index, and the example from there."""
     if not has("scikit_build_core"):

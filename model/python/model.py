@@ -240,7 +240,7 @@ class Prediction(Sequence[Segment]):
         return [_in_keywords(assumption) for assumption in self._planned.assumptions]
 
     def __repr__(self) -> str:
-        return f"<Prediction: {self.call}, {len(self.trees)} orders>"
+        return f"<Prediction: {self.call}>"
 
     def __str__(self) -> str:
         lines = [f"{self.call}: {self.ran} (NCCL {self.nccl_version})"]
