@@ -514,12 +514,10 @@ Crew* crew() { return leading.get(); }
 
 CommandFunction with_crew(CommandFunction command) {
     return [command = std::move(command)](std::span<const std::string> arguments) {
-        // A wrong word is for rank 0 to complain of, and everybody has to know who that is.
-        const std::string word = launcher_flag(arguments);
-        const auto launch = launch_of(this_environment(), is_launcher(word) ? word : "auto");
+        const auto launch = this_launch(arguments);
         if (launch && launch->rank > 0) return static_cast<Exit>(serve_crew(*launch, gpu_workers()));
         if (launch) leading = std::make_unique<Crew>(*launch);
-        if (!is_launcher(word)) (void)launch_of({}, word);
+        check_launcher(launcher_flag(arguments));
         return command(arguments);
     };
 }

@@ -85,6 +85,10 @@ std::uint32_t hash(std::string_view text) {
     return value;
 }
 
+bool is_launcher(std::string_view word) {
+    return word == "auto" || word == "none" || word == "torchrun" || word == "mpi" || word == "slurm";
+}
+
 Launch torchrun(const Environment& environment) {
     Variables read(environment, "torchrun");
     Launch launch = read.launch("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
@@ -183,10 +187,6 @@ std::string first_host(std::string_view list) {
     return host;
 }
 
-bool is_launcher(std::string_view word) {
-    return word == "auto" || word == "none" || word == "torchrun" || word == "mpi" || word == "slurm";
-}
-
 std::string launcher_flag(std::span<const std::string> arguments) {
     constexpr std::string_view flag = "--launcher";
     for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -195,6 +195,16 @@ std::string launcher_flag(std::span<const std::string> arguments) {
             return arguments[i].substr(flag.size() + 1);
     }
     return "auto";
+}
+
+void check_launcher(std::string_view word) {
+    if (!is_launcher(word))
+        throw UsageError(fmt::format("--launcher '{}'; auto, none, torchrun, mpi or slurm would be right", word));
+}
+
+std::optional<Launch> this_launch(std::span<const std::string> arguments) {
+    const std::string word = launcher_flag(arguments);
+    return launch_of(this_environment(), is_launcher(word) ? word : "auto");
 }
 
 Environment this_environment() {
@@ -237,8 +247,7 @@ std::optional<Launch> launch_of(const Environment& environment, std::string_view
                       !(environment.find("SLURM_STEP_ID")->second.size() >= first_special_step.size() &&
                         environment.find("SLURM_STEP_ID")->second >= first_special_step);
     std::optional<Launch> launch;
-    if (!is_launcher(launcher))
-        throw UsageError(fmt::format("--launcher '{}'; auto, none, torchrun, mpi or slurm would be right", launcher));
+    check_launcher(launcher);
     if (launcher == "none") return std::nullopt;
     if (wanted("torchrun", has("TORCHELASTIC_RUN_ID") || (has("RANK") && has("WORLD_SIZE") && has("LOCAL_RANK") &&
                                                           has("MASTER_ADDR") && has("MASTER_PORT"))))

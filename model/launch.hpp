@@ -37,10 +37,12 @@ using Environment = std::map<std::string, std::string, std::less<>>;
 /// long the ranks wait for each other.
 [[nodiscard]] std::optional<Launch> launch_of(const Environment& environment, std::string_view launcher = "auto");
 
-[[nodiscard]] bool is_launcher(std::string_view word);
-
-/// The value of --launcher among a command's words, known before its other flags are; auto if there is none.
+/// Of this process, when a command was called with these words: their --launcher counts, auto if there is none. A word
+/// that names no launcher counts as auto, too: rank 0 is to complain about it, and first one has to know who that is.
+[[nodiscard]] std::optional<Launch> this_launch(std::span<const std::string> arguments);
+/// The word itself. check_launcher() throws UsageError if it names none.
 [[nodiscard]] std::string launcher_flag(std::span<const std::string> arguments);
+void check_launcher(std::string_view word);
 
 /// "node[07-09,12],gpu3" begins with "node07": the first host of a list as Slurm writes it.
 [[nodiscard]] std::string first_host(std::string_view list);

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "model/cli.hpp"
 #include "model/format.hpp"
+#include "model/launch.hpp"
 #include "proofs/assumptions.hpp"
 #include "proofs/child.hpp"
 #include "proofs/commands.hpp"
@@ -31,7 +33,8 @@ struct Sibling {
 
 Sibling fuzz_program(std::uint64_t seed, std::uint64_t cases) {
     return {"samesum-fuzz",
-            {"fuzz", "--ledger", "--cases", fmt::format("{}", cases), "--seed", fmt::format("{}", seed)},
+            {"fuzz", "--ledger", "--cases", fmt::format("{}", cases), "--seed", fmt::format("{}", seed), "--launcher",
+             "none"},
             "evidence",
             {.claim = "fuzz_properties",
              .sentence = "the properties that samesum-fuzz tries on random cases",
@@ -42,18 +45,38 @@ Sibling fuzz_program(std::uint64_t seed, std::uint64_t cases) {
              .replay = "samesum fuzz"}};
 }
 
-/// Every scheme on real NCCL, judged by the model.
-Sibling live_program(std::uint64_t seed) {
-    return {"samesum-impl",
-            {"run", "--properties", "--ranks", "4", "--cases", "2", "--seed", fmt::format("{}", seed)},
-            "ledger",
-            {.claim = "properties_on_nccl",
-             .sentence = "what must hold for each scheme on real ranks",
-             .scope = "4 ranks",
-             .decided_by = "not decided",
-             .detail = {},
-             .witness = {},
-             .replay = "samesum run --properties"}};
+/// Every scheme on real NCCL, judged by the model: on ranks of its own, or on those that a launcher started.
+Sibling live_program(std::uint64_t seed, const std::optional<Launch>& launch, const std::string& launcher) {
+    Sibling live{"samesum-impl",
+                 {"run", "--properties", "--cases", "2", "--seed", fmt::format("{}", seed), "--launcher"},
+                 "ledger",
+                 {.claim = "properties_on_nccl",
+                  .sentence = "what must hold for each scheme on real ranks",
+                  .scope = fmt::format("{} ranks", launch ? launch->ranks : 4),
+                  .decided_by = "not decided",
+                  .detail = {},
+                  .witness = {},
+                  .replay = "samesum run --properties"}};
+    if (launch)
+        live.arguments.push_back(launcher);
+    else
+        live.arguments.insert(live.arguments.end(), {"none", "--ranks", "4"});
+    return live;
+}
+
+std::string path_of(const Sibling& sibling) {
+    return (fs::read_symlink("/proc/self/exe").parent_path() / sibling.program).string();
+}
+
+/// What the other processes of a launcher's job do: they keep ranks for the sibling that rank 0 runs, and leave the
+/// verdict to rank 0.
+Exit serve(const Sibling& live) {
+    // Rank 0 may have other claims to decide first.
+    ::setenv("SAMESUM_JOIN_SECONDS", "900", 0);
+    std::vector<std::string> command{path_of(live)};
+    command.insert(command.end(), live.arguments.begin(), live.arguments.end());
+    (void)run_executable(command, 0);
+    return Exit::as_claimed;
 }
 
 /// Runs the sibling and takes over its ledger. Where there is no GPU the live one has none: nothing, unless `required`.
@@ -63,7 +86,7 @@ std::vector<Evidence> ledger_of(const Sibling& sibling, double limit, bool requi
         row.detail = std::move(why);
         return std::vector{row};
     };
-    const std::string program = (fs::read_symlink("/proc/self/exe").parent_path() / sibling.program).string();
+    const std::string program = path_of(sibling);
     if (!fs::exists(program)) return required ? lost(sibling.program + " is not built here") : std::vector<Evidence>{};
     const std::string file =
         (fs::temp_directory_path() / fmt::format("{}-{}.json", sibling.program, ::getpid())).string();
@@ -130,9 +153,7 @@ bool wanted(std::span<const std::string> globs, const std::string& claim) {
            });
 }
 
-}  // namespace
-
-Exit verify_command(std::span<const std::string> arguments) {
+Exit verify(std::span<const std::string> arguments, const std::optional<Launch>& launch) {
     Options options(
         "verify [CLAIM...] [flags]",
         "Decides every claim and prints the ledger: what was claimed, for what, how it was decided, what came\n"
@@ -142,8 +163,14 @@ Exit verify_command(std::span<const std::string> arguments) {
     options.add()("backend", po::value<std::string>()->default_value("auto"),
                   "model; nccl: real ranks on this machine's GPUs as well; auto: as well where there are GPUs")(
         "seed", po::value<std::uint64_t>()->default_value(1), "of the random partials and cases")(
-        "quick", "fewer random cases")("jobs", po::value<int>()->default_value(2), "claims at a time");
+        "quick", "fewer random cases")("jobs", po::value<int>()->default_value(2), "claims at a time")(
+        "launcher", po::value<std::string>()->default_value("auto"),
+        "whose processes are the real ranks: as samesum run has it; rank 0 decides and prints");
+    const bool leads = !launch || launch->rank == 0;
+    if (!leads && std::find(arguments.begin(), arguments.end(), "--help") != arguments.end()) return Exit::as_claimed;
     if (!options.parse(arguments)) return Exit::as_claimed;
+    const auto launcher = options.get<std::string>("launcher");
+    check_launcher(launcher);
     const std::string backend = options.get<std::string>("backend");
     if (backend != "auto" && backend != "model" && backend != "nccl")
         throw UsageError(fmt::format("--backend '{}'; one of: auto, model, nccl", backend));
@@ -152,6 +179,9 @@ Exit verify_command(std::span<const std::string> arguments) {
     const auto seed = options.get<std::uint64_t>("seed");
     const bool quick = options.has("quick");
     const std::vector<std::string> globs = options.words();
+
+    const Sibling live = live_program(seed, launch, launcher);
+    if (!leads) return backend != "model" && wanted(globs, live.if_lost.claim) ? serve(live) : Exit::as_claimed;
 
     constexpr double question_limit = 30;  // most take well under 1 s; a busy machine must not turn them red
     std::vector<Inquiry> inquiries;
@@ -168,7 +198,7 @@ Exit verify_command(std::span<const std::string> arguments) {
     };
     for (const Obligation& obligation : chosen) inquiries.push_back(inquiry(obligation, question_limit));
     add(fuzz_program(seed, quick ? 100 : 300), fuzz_limit, true);
-    if (backend != "model") add(live_program(seed), live_limit, backend == "nccl");
+    if (backend != "model") add(live, live_limit, backend == "nccl");
     for (const Obligation& obligation : obligations())
         if (obligation.is_canary() && wanted(globs, obligation.name))
             inquiries.push_back(inquiry(obligation, question_limit));
@@ -190,6 +220,18 @@ Exit verify_command(std::span<const std::string> arguments) {
     }
     fmt::print("{}", format_ledger(merged(lines), colourful(STDOUT_FILENO), assumption_ledger(chosen, lines)));
     return exit_code(lines);
+}
+
+}  // namespace
+
+Exit verify_command(std::span<const std::string> arguments) {
+    const auto launch = this_launch(arguments);
+    if (!launch || launch->rank == 0) return verify(arguments, launch);
+    try {
+        return verify(arguments, launch);
+    } catch (const UsageError&) {
+        return Exit::usage;  // rank 0 says what is wrong
+    }
 }
 
 }  // namespace samesum
