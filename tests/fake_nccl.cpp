@@ -3,7 +3,8 @@
 //
 // Every function takes eight words and notes them; those beyond its real parameters are whatever lay there. With
 // FAKE_RANKS it also plays a communicator of so many ranks (this one: FAKE_RANK). FAKE_FAIL names a function that
-// answers ncclRemoteError; FAKE_BUSY is how often a communicator that does not block answers that it is in progress.
+// answers ncclRemoteError; FAKE_BUSY is how often a communicator that does not block answers that it is in progress;
+// with FAKE_QUIET nothing is noted; FAKE_VERSION is what it gives as its release.
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -36,11 +37,14 @@ constexpr int success = 0, remote_error = 6, in_progress = 7;
 int busy = 0;
 
 int note(const char* name, const std::array<Word, 8>& words) {
+    static const bool quiet = number("FAKE_QUIET") > 0;
+    if (quiet) return success;
     notes() += name;
     for (const Word word : words) notes() += " " + std::to_string(static_cast<int>(word));
     notes() += "\n";
     if (is("FAKE_FAIL", name)) return remote_error;
-    if (plays() && number("FAKE_BUSY") > 0) {
+    const bool at_once = std::strcmp(name, "ncclCommGetAsyncError") == 0 || std::strcmp(name, "ncclGroupStart") == 0;
+    if (plays() && number("FAKE_BUSY") > 0 && !at_once) {
         busy = number("FAKE_BUSY");
         return in_progress;
     }
@@ -100,7 +104,7 @@ extern "C" {
 
 int ncclGetVersion(Word place) {
     (void)note("ncclGetVersion", {place});
-    return answer(place, 22809);
+    return answer(place, number("FAKE_VERSION"));
 }
 int ncclCommCount(Word comm, Word place) {
     (void)note("ncclCommCount", {comm, place});
