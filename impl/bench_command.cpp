@@ -374,8 +374,7 @@ void compare(LiveRanks& ranks, const Bench& bench, std::vector<Row>& rows, std::
 
 Bench measure(const Options& options) {
     const std::string number = std::to_string(options.get<int>("gpus"));
-    const LiveRanks::Options placing =
-        rank_options(options, options.has("gpus") ? number : ranks_flag(options));
+    const LiveRanks::Options placing = rank_options(options, options.has("gpus") ? number : ranks_flag(options));
     if (placing.ranks < 2) throw UsageError("a combine of one rank adds nothing; 2 ranks or more would be right");
     Bench bench;
     bench.format = parse_format(options.get<std::string>("dtype"));

@@ -108,6 +108,11 @@ const std::vector<Row> wrong{
     {"fuzz --backend nonsense", "--backend 'nonsense'; one of: auto, model, nccl"},
     {"fuzz --property nonsense", "--property 'nonsense' names no property"},
     {"run --scheme nonsense", "unknown scheme 'nonsense'; one of: reduce_scatter"},
+    {"run --launcher pbs", "--launcher 'pbs'; auto, none, torchrun, mpi or slurm would be right"},
+    {"fuzz --launcher pbs", "--launcher 'pbs'; auto, none, torchrun, mpi or slurm would be right"},
+    {"verify --launcher pbs", "--launcher 'pbs'; auto, none, torchrun, mpi or slurm would be right"},
+    {"reveal --launcher torchrun", "torchrun: RANK is not set; a number would be right"},
+    {"bench --launcher=slurm", "srun: SLURM_PROCID is not set; a number would be right"},
     // Text that cannot be read.
     {"sum eval --values '1 x'", "'x' is not a number"},
     {"sum eval --values '1 2' --tree '((0 1'", "'((0 1' is not a tree: column 6"},

@@ -26,6 +26,7 @@
 #include <sstream>
 
 #include "impl/crew.hpp"
+#include "impl/live_ranks.hpp"
 #include "impl/rank_group.hpp"
 #include "model/cli.hpp"
 
@@ -361,6 +362,61 @@ void skip(const std::string& why, bool tool = false) {
 bool runs(const std::string& shell) { return std::system((shell + " >/dev/null 2>&1").c_str()) == 0; }
 
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(hosts_are_nodes_unless_ranks_share_a_gpu_or_the_user_says_otherwise) {
+    const auto seats = [](const std::string& words) {
+        std::vector<Seat> list;
+        std::istringstream stream(words);
+        for (std::string word; stream >> word;) list.push_back({word.substr(0, 1), word.substr(1), word.back() - '0'});
+        return list;
+    };
+    // A host is a letter, a GPU a digit.
+    const struct {
+        const char* seats;
+        int ranks, asked;
+        int in_node, hosts;
+        bool shared, nodes_are_hosts;
+        const char* wrong = nullptr;
+    } cases[] = {
+        {"a0 a1 b0 b1", 4, 0, 2, 2, false, true},
+        {"a0 a1 b0 b1", 4, 1, 1, 2, false, false},
+        {"a0 a1 a2 a3", 4, 0, 4, 1, false, true},
+        {"a0 a1 a2 a3", 4, 2, 2, 1, false, false},
+        {"a0 a0 b0 b0", 4, 0, 1, 2, true, false},
+        {"a0 a0 a0 a0", 4, 0, 1, 1, true, false},
+        {"a0 a1 a0 a1", 4, 2, 2, 1, true, false},
+        {"a0 b0", 2, 0, 1, 2, false, true},
+        {"a0 a1 b0 b1", 2, 0, 2, 1, false, true},
+        {"a0 a1 b0 b1", 3, 1, 1, 2, false, false},
+        {"a0 a1 b0 b1", 3, 0, 0, 0, false, false, "do not follow each other"},
+        {"a0 b0 a1 b1", 4, 0, 0, 0, false, false, "do not follow each other"},
+        {"a0 b0 a1 b1", 4, 1, 1, 2, false, false},
+        {"a0 b0 a1 b1", 4, 2, 0, 0, false, false, "2 ranks a node need a host and as many GPUs; ranks 0 and 1 sit on"},
+        {"a0 a0 b0 b0", 4, 2, 0, 0, false, false, "ranks 0 and 1 share a GPU"},
+        {"a0 a1 b0 b1", 4, 3, 0, 0, false, false, "3 ranks a node do not divide 4 ranks"},
+        {"a0 a1 b0 b1", 4, 4, 0, 0, false, false, "sit on two hosts"},
+        {"a0 a1", 4, 0, 0, 0, false, false, "4 ranks; 1 to 2 would be right"},
+    };
+    for (const auto& each : cases) {
+        BOOST_TEST_CONTEXT(each.seats << ", " << each.ranks << " ranks, " << each.asked << " a node") {
+            if (each.wrong != nullptr) {
+                BOOST_CHECK_EXCEPTION(
+                    (void)place_ranks(each.ranks, each.asked, seats(each.seats)), UsageError,
+                    [&](const UsageError& error) { return std::strstr(error.what(), each.wrong) != nullptr; });
+                continue;
+            }
+            const Placement placement = place_ranks(each.ranks, each.asked, seats(each.seats));
+            BOOST_TEST(placement.ranks == each.ranks);
+            BOOST_TEST(placement.ranks_per_node == each.in_node);
+            BOOST_TEST(placement.hosts == each.hosts);
+            BOOST_TEST(placement.several_nodes == (each.in_node < each.ranks));
+            BOOST_TEST(placement.gpus_are_shared == each.shared);
+            BOOST_TEST(placement.nodes_are_hosts == each.nodes_are_hosts);
+            for (std::size_t rank = 0; rank < placement.gpu_of.size(); ++rank)
+                BOOST_TEST(placement.gpu_of[rank] == seats(each.seats)[rank].device);
+        }
+    }
+}
 
 BOOST_AUTO_TEST_CASE(every_launchers_ranks_come_together) {
     for (const auto& [name, launcher] : launchers) {

@@ -103,7 +103,7 @@ const Names all_packages{"fmt",  "nlohmann", "boost",      "hwy",       "z3",
 const Names judges{"judge",       "probe_arithmetic", "plugin",        "properties",
                    "run_command", "reveal_command",   "bench_command", "main"};
 const Names open_to_the_judged{"format",   "nccl",  "topology", "routing", "combine",
-                               "evidence", "error", "cli",      "random"};
+                               "evidence", "error", "cli",      "random",  "launch"};
 
 /// What proofs/ executes over a solver's integers is what impl/ runs; of impl/ it may know nothing else.
 const Names open_to_proofs{"impl/indexing.hpp"};
