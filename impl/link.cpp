@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <utility>
 
 namespace samesum::gpu {
@@ -26,46 +27,48 @@ struct Header {
 constexpr std::uint64_t most_text = std::uint64_t{1} << 32;
 constexpr std::uint32_t most_ranges = 1 << 24;
 
-bool write_all(int socket, std::span<iovec> pieces) {
+/// All of the pieces, whatever portions sendmsg or recvmsg deal with at a time; false when the other end is gone.
+template <class Move>
+bool move_all(std::span<iovec> pieces, Move move) {
     while (!pieces.empty()) {
+        if (pieces.front().iov_len == 0) {
+            pieces = pieces.subspan(1);
+            continue;
+        }
         msghdr message{};
         message.msg_iov = pieces.data();
-        message.msg_iovlen = pieces.size();
-        const ssize_t written = ::sendmsg(socket, &message, MSG_NOSIGNAL);
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0) return false;
-        auto left = static_cast<std::size_t>(written);
-        while (!pieces.empty() && left >= pieces.front().iov_len) {
-            left -= pieces.front().iov_len;
-            pieces = pieces.subspan(1);
+        message.msg_iovlen = std::min<std::size_t>(pieces.size(), IOV_MAX);
+        const ssize_t moved = move(&message);
+        if (moved < 0 && errno == EINTR) continue;
+        if (moved <= 0) return false;
+        auto left = static_cast<std::size_t>(moved);
+        for (iovec& piece : pieces) {
+            const std::size_t part = std::min(left, piece.iov_len);
+            piece.iov_base = static_cast<char*>(piece.iov_base) + part;
+            piece.iov_len -= part;
+            left -= part;
         }
-        if (pieces.empty()) break;
-        if (written == 0) return false;
-        pieces.front().iov_base = static_cast<char*>(pieces.front().iov_base) + left;
-        pieces.front().iov_len -= left;
     }
     return true;
 }
 
-bool write_all(int socket, const void* data, std::size_t bytes) {
-    iovec piece{const_cast<void*>(data), bytes};
-    return bytes == 0 || write_all(socket, std::span(&piece, 1));
+bool write_all(int socket, std::span<iovec> pieces) {
+    return move_all(pieces, [&](const msghdr* message) { return ::sendmsg(socket, message, MSG_NOSIGNAL); });
 }
 
-bool read_all(int socket, void* data, std::size_t bytes) {
-    char* next = static_cast<char*>(data);
-    while (bytes > 0) {
-        const ssize_t got = ::recv(socket, next, bytes, 0);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        next += got;
-        bytes -= static_cast<std::size_t>(got);
+bool read_all(int socket, std::span<iovec> pieces) {
+    return move_all(pieces, [&](msghdr* message) { return ::recvmsg(socket, message, 0); });
+}
+
+/// Where the ranges' bytes lie in the memory; nothing when they do not.
+template <class Byte>
+std::optional<std::vector<iovec>> pieces_of(std::span<const Range> ranges, std::span<Byte> memory) {
+    std::vector<iovec> pieces;
+    for (const Range& range : ranges) {
+        if (range.bytes > memory.size() || range.offset > memory.size() - range.bytes) return std::nullopt;
+        pieces.push_back({const_cast<std::byte*>(memory.data()) + range.offset, range.bytes});
     }
-    return true;
-}
-
-bool lies_in(const Range& range, std::size_t bytes) {
-    return range.bytes <= bytes && range.offset <= bytes - range.bytes;
+    return pieces;
 }
 
 }  // namespace
@@ -91,28 +94,26 @@ bool Link::write(Message::Kind kind, std::string_view text, std::span<const Rang
     std::array<iovec, 3> pieces{iovec{&header, sizeof header}, iovec{const_cast<char*>(text.data()), text.size()},
                                 iovec{const_cast<Range*>(ranges.data()), ranges.size_bytes()}};
     if (!write_all(socket_, pieces)) return false;
-    if (header.carries)
-        for (const Range& range : ranges)
-            if (!lies_in(range, carried.size()) || !write_all(socket_, carried.data() + range.offset, range.bytes))
-                return false;
-    return true;
+    if (!header.carries) return true;
+    auto bytes = pieces_of(ranges, carried);
+    return bytes && write_all(socket_, *bytes);
 }
 
 std::optional<Message> Link::read(std::span<std::byte> memory) {
     Header header{};
+    std::array<iovec, 1> first{iovec{&header, sizeof header}};
+    if (!read_all(socket_, first) || header.text_bytes > most_text || header.ranges > most_ranges) return std::nullopt;
     Message message;
-    if (!read_all(socket_, &header, sizeof header)) return std::nullopt;
-    if (header.text_bytes > most_text || header.ranges > most_ranges) return std::nullopt;
     message.kind = static_cast<Message::Kind>(header.kind);
     message.text.resize(header.text_bytes);
     message.ranges.resize(header.ranges);
-    if (!read_all(socket_, message.text.data(), message.text.size()) ||
-        !read_all(socket_, message.ranges.data(), message.ranges.size() * sizeof(Range)))
-        return std::nullopt;
-    if (header.carries)
-        for (const Range& range : message.ranges)
-            if (!lies_in(range, memory.size()) || !read_all(socket_, memory.data() + range.offset, range.bytes))
-                return std::nullopt;
+    std::array<iovec, 2> rest{iovec{message.text.data(), message.text.size()},
+                              iovec{message.ranges.data(), message.ranges.size() * sizeof(Range)}};
+    if (!read_all(socket_, rest)) return std::nullopt;
+    if (header.carries) {
+        auto bytes = pieces_of(std::span<const Range>(message.ranges), memory);
+        if (!bytes || !read_all(socket_, *bytes)) return std::nullopt;
+    }
     return message;
 }
 
