@@ -474,11 +474,6 @@ void Crew::assemble() {
     }
 }
 
-bool Crew::one_host() const {
-    return std::all_of(members_.begin(), members_.end(),
-                       [&](const Member& member) { return member.host == members_.front().host; });
-}
-
 std::vector<int> Crew::sockets() const {
     std::vector<int> all;
     for (const Member& member : members_)

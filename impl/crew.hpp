@@ -36,7 +36,7 @@ public:
     [[nodiscard]] const Launch& launch() const { return launch_; }
     [[nodiscard]] int ranks() const { return launch_.ranks; }
     [[nodiscard]] const Member& member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }
-    [[nodiscard]] bool one_host() const;
+    /// Those that a rank's own process must not keep open.
     [[nodiscard]] std::vector<int> sockets() const;
 
     /// A rank kept by member role.rank. `memory`: the group's, which outlives it.

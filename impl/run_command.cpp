@@ -106,7 +106,9 @@ Exit run_command(std::span<const std::string> arguments) {
         "whose bits are not the model's. With --properties, the table of what must hold for each scheme.",
         {"samesum run --scheme fixed_root --ranks 4 --sizes 3,0,5,1 --hidden 2048",
          "samesum run --scheme all --ranks 8 --rows 64 --dtype float16 --captured",
-         "samesum run --scheme direct_ordered --by-node 2 --ranks 8", "samesum run --properties --ranks 4"});
+         "samesum run --scheme direct_ordered --by-node 2 --ranks 8", "samesum run --properties --ranks 4",
+         "mpirun -np 8 samesum run --scheme exchange_ordered,direct_ordered",
+         "torchrun --no-python --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST samesum run"});
     options.with_json();
     add_rank_flags(options, "4");
     options.add()("scheme", po::value<std::string>()->default_value("all"),
