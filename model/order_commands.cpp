@@ -9,12 +9,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "model/call_stream.hpp"
 #include "model/canary.hpp"
 #include "model/cli.hpp"
 #include "model/commands.hpp"
 #include "model/custom.hpp"
 #include "model/draw.hpp"
 #include "model/element_sum.hpp"
+#include "model/environment.hpp"
 #include "model/invariance.hpp"
 #include "model/order_book.hpp"
 #include "model/records.hpp"
@@ -574,6 +576,160 @@ Exit order_check(std::span<const std::string> arguments) {
     return matched == total && total > 0 ? Exit::as_claimed : Exit::inconclusive;
 }
 
+/// How a communicator of a recorded job is laid out, by the flags and else by what its process saw.
+Scenario scenario_of_recorded(const Options& options, std::span<const std::string> arguments, const CallStream& stream,
+                              const RecordedCommunicator& recorded, const std::function<Options()>& same_flags) {
+    std::vector<std::string> changes{"--ranks", std::to_string(recorded.ranks)};
+    std::vector<std::string> assumptions;
+    if (!options.has("nccl-version") && !options.has("log")) {
+        changes.emplace_back("--nccl-version");
+        changes.push_back(str(stream.version));
+    }
+    if (!options.has("ranks-per-node") && !options.has("log") && !options.has("graph") && !options.has("rings")) {
+        const bool together = recorded.ranks <= recorded.gpus_seen.value_or(8);
+        changes.emplace_back("--ranks-per-node");
+        changes.push_back(std::to_string(together ? recorded.ranks : 1));
+        if (together && !options.has("channels")) {
+            changes.emplace_back("--channels");
+            changes.emplace_back("24");
+        }
+        assumptions.push_back(
+            together ? fmt::format("{} ranks on one node with {} channels, as on many 8-GPU Hopper nodes (NCCL's log: "
+                                   "'nNodes', 'coll channels'; --ranks-per-node, --channels, --log)",
+                                   recorded.ranks, options.has("channels") ? options.get<int>("channels") : 24)
+                     : fmt::format("each of {} ranks on a node of its own (NCCL's log: 'nNodes'; --ranks-per-node, "
+                                   "--rings, --log)",
+                                   recorded.ranks));
+    }
+    Options described = same_flags();
+    (void)described.parse(with_changes(arguments, changes));
+    Scenario scenario = scenario_from(described, false);
+    scenario.assumptions.insert(scenario.assumptions.begin(), assumptions.begin(), assumptions.end());
+    if (!options.has("env") && !options.has("log")) {
+        Settings& settings = scenario.comm.settings;
+        apply_environment(stream.environment, settings);
+        scenario.comm.topology = scenario.comm.topology.with_channels(settings.min_channels, settings.max_channels);
+    }
+    return scenario;
+}
+
+/// What would be right instead, for the classes that were found.
+std::string remedy(OrderClass order_class) {
+    switch (order_class) {
+        case OrderClass::owner_dependent:
+            return "SAMESUM_POLICY=ordered, or direct where NVLink joins the ranks; fixed_root while all channels "
+                   "share "
+                   "one ring";
+        case OrderClass::position_dependent:
+        case OrderClass::count_dependent:
+            return "SAMESUM_POLICY=ordered or direct; of averages ncclSum, then a division";
+        case OrderClass::not_observable:
+            return "NCCL_NVLS_ENABLE=0 and NCCL_COLLNET_ENABLE=0, or SAMESUM_POLICY=ordered or direct";
+        default:
+            return {};
+    }
+}
+
+Exit order_calls(std::span<const std::string> arguments) {
+    const auto flags = [] {
+        Options options(
+            "order calls FILE... [flags]",
+            "Which calls of a job depend on owner, position or count? FILE is what the job's processes wrote under\n"
+            "libsamesum-nccl.so.2 with SAMESUM_POLICY=observe. Alike calls are counted together; algorithm and "
+            "protocol\n"
+            "are the model's prediction, and what it rests on is said first.\n"
+            "Exit 0 when the question is answered; with --expect invariant 1 when some sum depends on something.",
+            {"LD_PRELOAD=libsamesum-nccl.so.2 SAMESUM_POLICY=observe torchrun --nproc-per-node 8 job.py",
+             "samesum order calls samesum-calls.*.jsonl",
+             "samesum order calls calls.jsonl --ranks-per-node 8 --channels 24 --expect invariant"});
+        add_communicator_flags(options);
+        options.with_json().positional("FILE", -1);
+        options.add()("expect", po::value<std::string>()->value_name("WHAT"),
+                      "invariant: exit 1 when a sum depends on owner, position or count");
+        return options;
+    };
+    Options options = flags();
+    if (!options.parse(arguments)) return Exit::as_claimed;
+    const auto expected = options.find<std::string>("expect");
+    if (expected && *expected != "invariant")
+        throw UsageError(fmt::format("--expect '{}': invariant would be right", *expected));
+    if (options.words().empty()) throw UsageError("needs a file of calls, as SAMESUM_POLICY=observe writes it");
+    std::vector<CallStream> streams;
+    std::size_t calls = 0;
+    for (const std::string& file : options.words()) {
+        streams.push_back(parse_call_stream(read_file(file), file));
+        calls += streams.back().calls.size();
+    }
+    std::vector<std::string> assumptions;
+    const std::vector<JudgedCalls> judged = judge_calls(
+        streams,
+        [&](const CallStream& stream, const RecordedCommunicator& recorded) {
+            return scenario_of_recorded(options, arguments, stream, recorded, flags);
+        },
+        assumptions);
+
+    print_assumptions(assumptions);
+    fmt::print("{:>9}  {:<13} {:>12} {:<11} {:<9} {:>5} {:>5}  {:<18} {}\n", "times", "collective", "count", "dtype",
+               "op", "root", "ranks", "order", "why");
+    Json rows = Json::array();
+    std::map<OrderClass, std::pair<std::size_t, std::size_t>> found;  // kinds, calls
+    for (const JudgedCalls& each : judged) {
+        auto& [kinds, times] = found[each.order_class];
+        ++kinds;
+        times += each.times;
+        const RecordedCall& call = each.call;
+        const std::string_view type = call.format ? name(*call.format) : "no type";
+        const std::string op(call.reducing ? name(call.operation) : "");
+        const std::string root = call.reducing == Collective::reduce ? std::to_string(call.root) : "";
+        std::string how = each.prediction;
+        if (call.did != "forwarded") how = how.empty() ? call.did : fmt::format("{}, {}", call.did, how);
+        if (call.captured) how += how.empty() ? "captured" : ", captured";
+        if (call.group != 0) how += how.empty() ? "grouped" : ", grouped";
+        fmt::print("{:>9}  {:<13} {:>12} {:<11} {:<9} {:>5} {:>5}  {:<18} {}{}{}\n", each.times, call.collective,
+                   call.count, type, op, root, each.ranks, name(each.order_class), each.why,
+                   each.why.empty() || how.empty() ? "" : "; ", how);
+        rows.push_back({{"times", each.times},
+                        {"collective", call.collective},
+                        {"count", call.count},
+                        {"dtype", type},
+                        {"op", op},
+                        {"root", call.root},
+                        {"ranks", each.ranks},
+                        {"captured", call.captured},
+                        {"in_place", call.in_place},
+                        {"grouped", call.group != 0},
+                        {"did", call.did},
+                        {"prediction", each.prediction},
+                        {"order", name(each.order_class)},
+                        {"why", each.why},
+                        {"right", remedy(each.order_class)}});
+    }
+    std::size_t sums = 0, dependent = 0, hidden = 0;
+    Json summary = Json::object();
+    fmt::print("\n");
+    for (const auto& [order_class, counted] : found) {
+        const auto [kinds, times] = counted;
+        if (order_class != OrderClass::nothing_added) sums += times;
+        if (depends(order_class)) dependent += times;
+        if (order_class == OrderClass::not_observable) hidden += times;
+        summary[std::string(name(order_class))] = {{"calls", times}, {"kinds", kinds}};
+        const std::string right = remedy(order_class);
+        fmt::print("{} {}, {} {}: {}{}{}\n", times, times == 1 ? "call" : "calls", kinds, kinds == 1 ? "kind" : "kinds",
+                   name(order_class), right.empty() ? "" : "; right would be ", right);
+    }
+    fmt::print("{} of {} sums depend on owner, position or count\n", dependent, sums);
+    if (const auto file = options.find<std::string>("json"))
+        write_json(*file, {{"assumptions", assumptions},
+                           {"calls", calls},
+                           {"sums", sums},
+                           {"dependent", dependent},
+                           {"classes", summary},
+                           {"kinds", rows}});
+    if (sums == 0) return Exit::inconclusive;
+    if (!expected) return Exit::as_claimed;
+    return dependent > 0 ? Exit::not_as_claimed : hidden > 0 ? Exit::inconclusive : Exit::as_claimed;
+}
+
 }  // namespace
 
 Exit order_command(std::span<const std::string> arguments) {
@@ -584,6 +740,7 @@ Exit order_command(std::span<const std::string> arguments) {
         Command{"enumerate", "all orders of a few values, and NCCL's among them", order_enumerate},
         Command{"paths", "a custom collective: batch sizes at which its order changes", order_paths},
         Command{"lint", "what an environment's settings do for the order", order_lint},
+        Command{"calls", "a job's recorded calls: which depend on owner or count", order_calls},
         Command{"check", "recorded orders of real NCCL against the prediction", order_check},
     };
     return dispatch("order", arguments, commands);

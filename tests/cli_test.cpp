@@ -24,10 +24,25 @@ using testing::run;
 
 /// Words that begin a command line of each command, and what else that command needs to get as far as its flags.
 const std::vector<std::string> commands{
-    "order show",    "order diff", "order check", "order invariance", "order enumerate",
-    "order paths",   "order lint", "sum eval",    "sum witness",      "sum expect",
-    "sum reachable", "sum mask",   "prove",       "verify",           "fuzz",
-    "run",           "reveal",     "teach",
+    "order calls",
+    "order show",
+    "order diff",
+    "order check",
+    "order invariance",
+    "order enumerate",
+    "order paths",
+    "order lint",
+    "sum eval",
+    "sum witness",
+    "sum expect",
+    "sum reachable",
+    "sum mask",
+    "prove",
+    "verify",
+    "fuzz",
+    "run",
+    "reveal",
+    "teach",
 };
 
 struct Row {
@@ -52,6 +67,7 @@ const std::vector<Row> wrong{
     {"sum witness --tree '((0 1) 2)'", "--other is missing"},
     {"order paths", "needs the file that describes the collective"},
     {"order check", "needs a file of records"},
+    {"order calls", "needs a file of calls"},
     // Values out of range.
     {reduce + "--ranks 0 --count 8", "--ranks 0: 1 to"},
     {reduce + "--ranks -4 --count 8", "--ranks -4: 1 to"},
@@ -147,6 +163,11 @@ const std::vector<Row> wrong{
     {"order check -", "not a JSON object", "{\"broken\n"},
     {"order check -", "the record has no field", "{}\n"},
     {"order paths - --row 4", "not a JSON object", "[1, 2\n"},
+    {"order calls no/such/file", "cannot read no/such/file: No such file"},
+    {"order calls -", "-:1: no header; a file that SAMESUM_POLICY=observe wrote would be right", "\n"},
+    {"order calls -", "-:1: not a line of a call stream", "{\"samesum\n"},
+    {"order calls -", "-:1: no field 'format'", "{\"samesum\": \"calls\"}\n"},
+    {"order calls - --expect nonsense", "--expect 'nonsense': invariant would be right"},
     {"order show --log no/such/file --collective reduce --count 8", "cannot read no/such/file"},
     {"order show --graph no/such/file --collective reduce --count 8", "cannot read no/such/file"},
     {"order lint --env no/such/file", "cannot read no/such/file"},

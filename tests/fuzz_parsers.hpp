@@ -14,6 +14,7 @@
 
 #include "fuzz/backend.hpp"
 #include "fuzz/case.hpp"
+#include "model/call_stream.hpp"
 #include "model/custom.hpp"
 #include "model/environment.hpp"
 #include "model/error.hpp"
@@ -127,14 +128,31 @@ inline void read_evidence(const std::string& text) {
 
 inline void read_custom(const std::string& text) { (void)parse_custom(text, "mutant"); }
 
+/// What is taken can be judged.
+inline void read_calls(const std::string& text) {
+    const CallStream stream = parse_call_stream(text, "mutant");
+    std::vector<std::string> assumptions;
+    one_line_or_nothing([&] {
+        (void)judge_calls(
+            {&stream, 1},
+            [](const CallStream& from, const RecordedCommunicator& comm) {
+                if (comm.ranks > 64) throw UsageError("too many ranks for a test");
+                Scenario scenario{.comm = {Topology::one_rank_per_node(comm.ranks, 2)}};
+                apply_environment(from.environment, scenario.comm.settings);
+                return scenario;
+            },
+            assumptions);
+    });
+}
+
 struct Parser {
     std::string_view name;
     void (*read)(const std::string& text);
 };
 inline constexpr std::array parsers{
-    Parser{"log", read_log},           Parser{"graph", read_graph},  Parser{"environment", read_environment},
-    Parser{"lint", read_lint},         Parser{"hex", read_hex},      Parser{"case", read_case},
-    Parser{"routing", read_routing},   Parser{"tree", read_tree},    Parser{"record", read_record},
-    Parser{"evidence", read_evidence}, Parser{"custom", read_custom}};
+    Parser{"log", read_log},           Parser{"graph", read_graph},   Parser{"environment", read_environment},
+    Parser{"lint", read_lint},         Parser{"hex", read_hex},       Parser{"case", read_case},
+    Parser{"routing", read_routing},   Parser{"tree", read_tree},     Parser{"record", read_record},
+    Parser{"evidence", read_evidence}, Parser{"custom", read_custom}, Parser{"calls", read_calls}};
 
 }  // namespace samesum::testing

@@ -73,6 +73,17 @@ std::map<std::string_view, std::vector<std::string>> seeds() {
             "order": "rank_order", "rounding": "fp32_once"}, {"name": "two", "order": "from_owner"}]})json",
         R"json({"name": "c", "ranks": 4, "paths": [{"name": "one", "order": "((0 1) (2 3))"},
             {"name": "two", "order": ["((0 1) (2 3))", "(((0 1) 2) 3)", "(0 (1 (2 3)))", "((0 2) (1 3))"]}]})json"};
+    all["calls"] = {
+        R"json({"samesum":"calls","format":1,"host":"h","process":7,"nccl":"2.28.9","library":"l","policy":"observe",)json"
+        R"json("environment":{"NCCL_ALGO":"Ring"},"columns":["call","communicator","collective","count","dtype","op",)json"
+        R"json("root","stream","group","captured","did","in_place","alignment"]})json"
+        "\n{\"communicator\":1,\"ranks\":4,\"rank\":1,\"device\":0,\"gpus_seen\":4}\n"
+        R"json([1,1,"AllReduce",1000,"bfloat16","sum",0,"0x0",0,false,"forwarded",false,256])json"
+        "\n"
+        R"json([2,1,"Reduce",64,"float32","sum",2,"0x0",1,true,"forwarded",true,16])json"
+        "\n"
+        R"json([3,1,"AllGather",64,"int8","",0,"0x0",1,false,"forwarded",true,16])json"
+        "\n"};
     return all;
 }
 
