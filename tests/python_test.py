@@ -241,7 +241,8 @@ def test_every_door_for_arrays_gives_the_same_bits():
         assert expected.shape == (3, 50)
         patterns = partials.view(FLOATS[dtype])
         for same in (patterns, list(partials), partials.copy(order="F"), partials[..., ::-1][..., ::-1],
-                     samesum.bits(partials, dtype), memoryview(partials) if dtype != "float16" else patterns):
+                     samesum.bits(partials, dtype), partials.astype(partials.dtype.newbyteorder(">")),
+                     memoryview(partials) if dtype != "float16" else patterns):
             assert (samesum.evaluate("balanced", same, dtype=dtype) == expected).all()
     numbers = [[1.0, 256.0], [1.0, 1.0], [1.0, 1.0]]
     assert samesum.evaluate("chain", numbers, dtype="bf16").tolist() == [0x4040, 0x4380]
@@ -273,6 +274,8 @@ def test_tensors_of_torch():
         assert (samesum.evaluate("ring:3", list(partials), dtype=kind) == expected).all()
         assert (samesum.evaluate("ring:3", partials.transpose(1, 2).contiguous().transpose(1, 2)) == expected).all()
         samesum.assert_same_bits(partials, partials.clone())
+    with pytest.raises(ValueError, match="complex64: no format that NCCL adds in"):
+        samesum.evaluate("chain", torch.zeros(2, 4, dtype=torch.complex64), dtype="float64")
 
 
 # --- Can a test see the order? ---

@@ -56,6 +56,8 @@ def _as_numpy(array: Any) -> Tuple[np.ndarray, Optional[str]]:
     if torch is not None and isinstance(array, torch.Tensor):
         tensor = array.detach().cpu().contiguous()
         name = str(tensor.dtype)[len("torch."):]
+        if tensor.is_complex() or tensor.dtype == torch.bool:
+            raise ValueError(f"a tensor of {name}: no format that NCCL adds in")
         patterns = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
         found = tensor.view(patterns).numpy().view(_PATTERNS[tensor.element_size()])
         return found, _dtype_name(name) if tensor.dtype.is_floating_point else None
@@ -65,7 +67,7 @@ def _as_numpy(array: Any) -> Tuple[np.ndarray, Optional[str]]:
         except (BufferError, RuntimeError, TypeError, ValueError):
             pass  # e.g. bfloat16, for which NumPy has no type: some libraries still make an array of ml_dtypes
     array = np.asarray(array)
-    return array, _own_dtype(array)
+    return array.astype(array.dtype.newbyteorder("="), copy=False), _own_dtype(array)
 
 
 def _holds_arrays(values: Any) -> bool:
