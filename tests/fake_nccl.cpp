@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace {
@@ -43,7 +44,8 @@ int note(const char* name, const std::array<Word, 8>& words) {
     for (const Word word : words) notes() += " " + std::to_string(static_cast<int>(word));
     notes() += "\n";
     if (is("FAKE_FAIL", name)) return remote_error;
-    const bool at_once = std::strcmp(name, "ncclCommGetAsyncError") == 0 || std::strcmp(name, "ncclGroupStart") == 0;
+    const std::string_view called = name;
+    const bool at_once = called == "ncclCommGetAsyncError" || called == "ncclGroupStart" || called == "ncclGetUniqueId";
     if (plays() && number("FAKE_BUSY") > 0 && !at_once) {
         busy = number("FAKE_BUSY");
         return in_progress;
@@ -98,10 +100,14 @@ FAKE(ncclRecv)
 FAKE(ncclGroupStart)
 FAKE(ncclGroupEnd)
 FAKE(ncclGroupSimulateEnd)
-FAKE(ncclGetUniqueId)
 
 extern "C" {
 
+int ncclGetUniqueId(Word place) {
+    if (plays()) *reinterpret_cast<Id*>(place) = {{'A', number("FAKE_FULL_ID") > 0 ? 'B' : '\0'}};
+    if (plays() && number("FAKE_FULL_ID") > 0) reinterpret_cast<Id*>(place)->bytes[127] = 'C';
+    return note("ncclGetUniqueId", {place});
+}
 int ncclGetVersion(Word place) {
     (void)note("ncclGetVersion", {place});
     return answer(place, number("FAKE_VERSION"));
@@ -115,8 +121,9 @@ int ncclCommUserRank(Word comm, Word place) {
     return answer(place, number("FAKE_RANK"));
 }
 int ncclCommCuDevice(Word comm, Word place) {
-    (void)note("ncclCommCuDevice", {comm, place});
-    return answer(place, 0);
+    const int result = note("ncclCommCuDevice", {comm, place});
+    (void)answer(place, 0);
+    return result == remote_error ? result : success;
 }
 int ncclCommGetAsyncError(Word comm, Word place) {
     (void)note("ncclCommGetAsyncError", {comm, place});

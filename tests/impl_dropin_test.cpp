@@ -76,9 +76,15 @@ public:
         return function;
     }
 
-    [[nodiscard]] ncclResult_t init(int ranks = 4) {
-        return get<decltype(ncclCommInitRank)>("ncclCommInitRank")(&comm, ranks, {}, 1);
+    [[nodiscard]] ncclUniqueId unique_id() const {
+        ncclUniqueId id{};
+        if (get<decltype(ncclGetUniqueId)>("ncclGetUniqueId")(&id) != ncclSuccess) id = {};
+        return id;
     }
+    [[nodiscard]] ncclResult_t init_with(ncclUniqueId id) {
+        return get<decltype(ncclCommInitRank)>("ncclCommInitRank")(&comm, 4, id, 1);
+    }
+    [[nodiscard]] ncclResult_t init() { return init_with(unique_id()); }
     [[nodiscard]] ncclResult_t all_reduce(std::size_t count = 100, ncclDataType_t type = ncclBfloat16,
                                           ncclRedOp_t op = ncclSum) const {
         return get<decltype(ncclAllReduce)>("ncclAllReduce")(in, out, count, type, op, comm, nullptr);
@@ -521,6 +527,70 @@ BOOST_AUTO_TEST_CASE(no_job_starts_with_other_semantics_than_asked) {
             for (const std::string& line : outcome.err) BOOST_TEST(line.starts_with("samesum: "), line);
         }
     }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_under_different_policies_do_not_meet) {
+    const TemporaryFolder folder;
+    const std::string file = (folder.path() / "id").string();
+    const Environment ordered{{"SAMESUM_POLICY", "ordered"}};
+    Environment once = ordered;
+    once["SAMESUM_ACCUMULATION"] = "fp32_once";
+    const Environment observe{{"SAMESUM_POLICY", "observe"}, {"SAMESUM_CALLS", (folder.path() / "calls").string()}};
+    struct Pair {
+        Environment first, other;
+        std::string complaint;  ///< of the other
+    };
+    const std::vector<Pair> table{
+        {ordered, ordered, ""},
+        {{}, observe, ""},
+        {ordered, {}, "has SAMESUM_POLICY ordered, this one none that replaces"},
+        {ordered, observe, "has SAMESUM_POLICY ordered, this one none that replaces"},
+        {{}, ordered, "has SAMESUM_POLICY none that replaces, or not this library, this one ordered"},
+        {ordered, fixed_root, "has SAMESUM_POLICY ordered, this one fixed_root"},
+        {ordered, once, "has SAMESUM_POLICY ordered, this one ordered,fp32_once"},
+    };
+    for (const Pair& row : table) {
+        (void)in_child(row.first, [&](Shim& shim) {
+            const ncclUniqueId id = shim.unique_id();
+            std::ofstream(file, std::ios::binary).write(id.internal, sizeof id.internal);
+            return Lines{};
+        });
+        const Outcome other = in_child(row.other, [&](Shim& shim) {
+            ncclUniqueId id{};
+            std::ifstream(file, std::ios::binary).read(id.internal, sizeof id.internal);
+            return Lines{number(shim.init_with(id))};
+        });
+        BOOST_TEST_CONTEXT(row.complaint) {
+            BOOST_TEST(other.said == (Lines{row.complaint.empty() ? "0" : "4"}), boost::test_tools::per_element());
+            BOOST_TEST(other.err.size() == (row.complaint.empty() ? 0u : 1u));
+            BOOST_TEST((row.complaint.empty() || other.complains(row.complaint)),
+                       fmt::format("{}", fmt::join(other.err, "\n")));
+        }
+    }
+    Environment full = ordered;
+    full["FAKE_FULL_ID"] = "1";
+    const Outcome no_room = in_child(full, [](Shim& shim) {
+        ncclUniqueId id{};
+        return Lines{number(shim.get<decltype(ncclGetUniqueId)>("ncclGetUniqueId")(&id))};
+    });
+    BOOST_TEST(no_room.said == (Lines{"2"}), boost::test_tools::per_element());
+    BOOST_TEST(no_room.complains("leaves no room"));
+}
+
+BOOST_AUTO_TEST_CASE(who_watches_changes_nothing) {
+    const TemporaryFolder folder;
+    const Outcome outcome = in_child({{"SAMESUM_POLICY", "observe"},
+                                      {"SAMESUM_CALLS", (folder.path() / "calls").string()},
+                                      {"FAKE_FAIL", "ncclCommCuDevice"}},
+                                     [](Shim& shim) {
+                                         (void)shim.init();
+                                         (void)played();
+                                         const std::string result = number(shim.all_reduce());
+                                         Lines said = played();
+                                         said.push_back(result);
+                                         return said;
+                                     });
+    BOOST_TEST(outcome.said == (Lines{"AllReduce 100", "0"}), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(an_older_nccl_lacks_functions_by_name) {

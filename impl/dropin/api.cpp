@@ -7,6 +7,11 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <iterator>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "impl/dropin/communicator_state.hpp"
 #include "impl/dropin/player.hpp"
@@ -77,7 +82,8 @@ ncclResult_t meet(const DataCall& call) {
                 return thread.groups > 0 ? defer(call) : play({&call, 1});
         }
     } catch (const std::exception& error) {
-        return answer_of(error, true);
+        // Who only watches changes nothing: NCCL will say what is wrong with such a communicator.
+        return asked.replaces() ? answer_of(error, true) : forward(call);
     }
     return ncclInternalError;
 }
@@ -91,10 +97,56 @@ ncclResult_t may_start() {
     return ncclSuccess;
 }
 
+/// A unique id goes from one rank to all. Its last bytes, which NCCL leaves zero (2.28.9, bootstrap.cc), carry what
+/// sums are replaced by, so that ranks with different settings do not wait for each other's other calls.
+constexpr std::size_t mark_bytes = 32;
+std::string own_mark() {
+    const Configuration& asked = configuration();
+    if (!asked.replaces()) return std::string(mark_bytes, '\0');
+    std::string mark = fmt::format("samesum:{}{}", name(asked.policy),
+                                   asked.accumulation == Accumulation::fp32_once ? ",fp32_once" : "");
+    mark.resize(mark_bytes);
+    return mark;
+}
+
+std::string mark_in(const ncclUniqueId& id) { return {std::end(id.internal) - mark_bytes, std::end(id.internal)}; }
+
+ncclResult_t mark(ncclUniqueId* id) {
+    if (passes() || id == nullptr || !configuration().replaces()) return ncclSuccess;
+    const std::string unused(mark_bytes, '\0'), own = own_mark();
+    if (mark_in(*id) != unused)
+        return complain(ncclSystemError,
+                        "NCCL's unique id leaves no room for samesum's mark; SAMESUM_POLICY=observe or "
+                        "an NCCL of 2.27 to 2.30 would be right");
+    std::copy(own.begin(), own.end(), std::end(id->internal) - mark_bytes);
+    return ncclSuccess;
+}
+
+ncclResult_t check_mark(const ncclUniqueId& id) {
+    const std::string found = mark_in(id), own = own_mark();
+    const bool marked = found.starts_with("samesum:");
+    if (passes() || found == own || (!marked && !configuration().replaces())) return ncclSuccess;
+    const auto words = [](const std::string& mark) {
+        return mark[0] == '\0' ? std::string("none that replaces") : std::string(mark.c_str() + 8);
+    };
+    return complain(ncclInvalidArgument,
+                    fmt::format("the rank that made this communicator's unique id has SAMESUM_POLICY {}, this one {}; "
+                                "this library and the same policy on every rank would be right",
+                                marked ? words(found) : "none that replaces, or not this library", words(own)));
+}
+
 template <auto exported, class... Arguments>
 ncclResult_t start(const char* name, Arguments... arguments) {
     const ncclResult_t allowed = may_start();
     return allowed == ncclSuccess ? forward<exported>(name, arguments...) : allowed;
+}
+
+template <auto exported, class... Arguments>
+ncclResult_t start_with(std::span<const ncclUniqueId> ids, const char* name, Arguments... arguments) {
+    if (const ncclResult_t allowed = may_start(); allowed != ncclSuccess) return allowed;
+    for (const ncclUniqueId& id : ids)
+        if (const ncclResult_t alike = check_mark(id); alike != ncclSuccess) return alike;
+    return forward<exported>(name, arguments...);
 }
 
 ncclResult_t group_start() {
@@ -158,7 +210,6 @@ using namespace samesum::dropin;
 SAMESUM_FORWARDED(ncclMemAlloc, (void** ptr, size_t size), ptr, size)
 SAMESUM_FORWARDED(ncclMemFree, (void* ptr), ptr)
 SAMESUM_FORWARDED(ncclGetVersion, (int* version), version)
-SAMESUM_FORWARDED(ncclGetUniqueId, (ncclUniqueId * id), id)
 SAMESUM_FORWARDED(ncclCommRevoke, (ncclComm_t comm, int flags), comm, flags)
 SAMESUM_FORWARDED(ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* error), comm, error)
 SAMESUM_FORWARDED(ncclCommCount, (const ncclComm_t comm, int* count), comm, count)
@@ -175,13 +226,7 @@ SAMESUM_FORWARDED(ncclRedOpCreatePreMulSum,
                   op, scalar, type, where, comm)
 SAMESUM_FORWARDED(ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm), op, comm)
 
-SAMESUM_STARTED(ncclCommInitRank, (ncclComm_t * comm, int ranks, ncclUniqueId id, int rank), comm, ranks, id, rank)
-SAMESUM_STARTED(ncclCommInitRankConfig, (ncclComm_t * comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config),
-                comm, ranks, id, rank, config)
 SAMESUM_STARTED(ncclCommInitAll, (ncclComm_t * comms, int devices, const int* list), comms, devices, list)
-SAMESUM_STARTED(ncclCommInitRankScalable,
-                (ncclComm_t * comm, int ranks, int rank, int count, ncclUniqueId* ids, ncclConfig_t* config), comm,
-                ranks, rank, count, ids, config)
 SAMESUM_STARTED(ncclCommSplit, (ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t* config), comm,
                 color, key, made, config)
 SAMESUM_STARTED(ncclCommShrink,
@@ -189,6 +234,26 @@ SAMESUM_STARTED(ncclCommShrink,
                 excluded, count, made, config, flags)
 
 extern "C" {
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+    const ncclResult_t result = forward<&ncclGetUniqueId>("ncclGetUniqueId", id);
+    return result == ncclSuccess ? mark(id) : result;
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+    return start_with<&ncclCommInitRank>({&id, 1}, "ncclCommInitRank", comm, ranks, id, rank);
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+    return start_with<&ncclCommInitRankConfig>({&id, 1}, "ncclCommInitRankConfig", comm, ranks, id, rank, config);
+}
+
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int count, ncclUniqueId* ids,
+                                      ncclConfig_t* config) {
+    const bool given = configuration().policy != Policy::none && ids != nullptr && count > 0;
+    return start_with<&ncclCommInitRankScalable>({ids, given ? static_cast<std::size_t>(count) : 0},
+                                                 "ncclCommInitRankScalable", comm, ranks, rank, count, ids, config);
+}
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     if (!passes()) close(comm);
@@ -204,7 +269,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    if (!passes()) forget(comm);
+    if (!passes()) abandon(comm);
     return forward<&ncclCommAbort>("ncclCommAbort", comm);
 }
 
@@ -306,6 +371,10 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {
     return refused != ncclSuccess ? refused : result;
 }
 
+SAMESUM_BOTH_NAMES(ncclGetUniqueId)
+SAMESUM_BOTH_NAMES(ncclCommInitRank)
+SAMESUM_BOTH_NAMES(ncclCommInitRankConfig)
+SAMESUM_BOTH_NAMES(ncclCommInitRankScalable)
 SAMESUM_BOTH_NAMES(ncclCommFinalize)
 SAMESUM_BOTH_NAMES(ncclCommDestroy)
 SAMESUM_BOTH_NAMES(ncclCommAbort)

@@ -96,7 +96,10 @@ gpu::PeerMemory* CommunicatorState::peers(Capture capture) {
                 "direct_ordered needs ranks that see each other's memory over NVLink, a process for each; "
                 "another rank does not; ordered would be right");
         }
-        peers_ = std::make_unique<gpu::PeerMemory>(comm_);
+        // A kernel that gave up would leave a wrong result behind; NCCL's wait for ever, too, and frameworks watch
+        // them.
+        constexpr double patience_s = 1e6;
+        peers_ = std::make_unique<gpu::PeerMemory>(comm_, patience_s);
     }
     return peers_.get();
 }
@@ -163,15 +166,26 @@ CommunicatorState& state_of(ncclComm_t comm) {
     return *state;
 }
 
-void forget(ncclComm_t comm) {
+namespace {
+
+std::unique_ptr<CommunicatorState> taken(ncclComm_t comm) {
     Registry& all = registry();
-    std::unique_ptr<CommunicatorState> last;  // freed outside the lock
     const std::unique_lock lock(all.mutex);
     const auto found = all.states.find(comm);
-    if (found == all.states.end()) return;
-    last = std::move(found->second);
+    if (found == all.states.end()) return nullptr;
+    std::unique_ptr<CommunicatorState> last = std::move(found->second);
     all.states.erase(found);
     all.generation.fetch_add(1, std::memory_order_release);
+    return last;
+}
+
+}  // namespace
+
+void forget(ncclComm_t comm) { taken(comm).reset(); }
+
+void abandon(ncclComm_t comm) {
+    std::unique_ptr<CommunicatorState> last = taken(comm);
+    if (last && last->has_peers()) (void)last.release();
 }
 
 }  // namespace samesum::dropin

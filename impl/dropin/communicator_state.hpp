@@ -84,6 +84,7 @@ public:
                  cudaStream_t stream);
     /// Scratch memory of this stream that no combine uses.
     [[nodiscard]] std::byte* pack_room(std::size_t bytes, cudaStream_t stream);
+    [[nodiscard]] bool has_peers() const { return peers_ != nullptr; }
     /// Gives the peers' memory back. Collective, like ncclCommFinalize and ncclCommDestroy, which it goes before.
     void close();
 
@@ -116,5 +117,8 @@ private:
 [[nodiscard]] CommunicatorState* known_state_of(ncclComm_t comm);
 /// The communicator is about to be freed; its address may come again.
 void forget(ncclComm_t comm);
+/// The same after an error. Where peers have mapped memory of ours, a kernel may wait for one of them for ever: what it
+/// uses is then left to the end of the process, as freeing it would wait, too.
+void abandon(ncclComm_t comm);
 
 }  // namespace samesum::dropin

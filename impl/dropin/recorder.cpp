@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -133,6 +134,10 @@ struct Recorder::Writer {
                      {"columns",
                       {"call", "communicator", "collective", "count", "dtype", "op", "root", "stream", "group",
                        "captured", "did", "in_place", "alignment"}}});
+        // The program's signals are for its own threads.
+        sigset_t all, before;
+        ::sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before);
         std::thread([this] {
             for (;;) {
                 {
@@ -142,6 +147,7 @@ struct Recorder::Writer {
                 drain();
             }
         }).detach();
+        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
     static std::string_view name_of_policy() { return name(configuration().policy); }
 
