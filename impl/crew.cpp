@@ -420,13 +420,14 @@ void Crew::assemble() {
         const Hello& hello = caller.hello;
         if (text_of(hello.magic) != magic) return false;
         if (hello.job != job) return false;
+        const std::string host = Member{text_of(hello.host), 0, Link()}.host_name();
         std::string misfit;
         if (text_of(hello.version) != version())
             misfit = fmt::format("rank {} on {} is samesum {}, rank 0 is {}; one version on all hosts would be right",
-                                 hello.rank, text_of(hello.host), text_of(hello.version), version());
+                                 hello.rank, host, text_of(hello.version), version());
         else if (hello.ranks != launch_.ranks)
-            misfit = fmt::format("rank {} on {} counts {} ranks, rank 0 counts {}", hello.rank, text_of(hello.host),
-                                 hello.ranks, launch_.ranks);
+            misfit = fmt::format("rank {} on {} counts {} ranks, rank 0 counts {}", hello.rank, host, hello.ranks,
+                                 launch_.ranks);
         if (!misfit.empty()) {
             caller.link.write(Message::Kind::usage_error, misfit);
             throw UsageError(misfit);

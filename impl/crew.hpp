@@ -20,9 +20,12 @@ namespace samesum::gpu {
 class Crew {
 public:
     struct Member {
-        std::string host;  ///< two members with the same word sit on the same host, as NCCL counts hosts
+        std::string host;  ///< two members with the same words sit on the same host, as NCCL counts hosts
         int local_rank = 0;
         Link link;  ///< rank 0's is none
+
+        /// The first word, for people.
+        [[nodiscard]] std::string host_name() const { return host.substr(0, host.find(' ')); }
     };
 
     /// Waits for the others. Throws Inconclusive naming those that did not come, UsageError naming one that does not

@@ -69,7 +69,8 @@ Hardware probe_hardware() {
     for (const std::string& answer : group.ask(R"({"do": "probe"})", 60)) {
         const Json found = Json::parse(answer);
         const Json& gpus = found.at("gpus");
-        const std::string who = all == nullptr ? "" : fmt::format("rank {} on {}: ", rank, all->member(rank).host);
+        const std::string who =
+            all == nullptr ? "" : fmt::format("rank {} on {}: ", rank, all->member(rank).host_name());
         if (gpus.empty()) throw Inconclusive(who + "no CUDA device on this machine");
         const NcclVersion nccl = parse_nccl_version(found.at("nccl").get<std::string>());
         if (rank == 0) {

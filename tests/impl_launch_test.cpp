@@ -619,9 +619,25 @@ BOOST_AUTO_TEST_CASE(another_version_is_turned_away_in_one_line) {
     old.connect();
     old.say(hello);
     BOOST_TEST(job.exit_of(rank_0) == 2);
-    BOOST_TEST(job.said(rank_0).find(" is samesum 0.0.1, rank 0 is ") != std::string::npos, job.said(rank_0));
+    std::array<char, 256> host{};
+    ::gethostname(host.data(), host.size() - 1);
+    BOOST_TEST(job.said(rank_0).starts_with(fmt::format(
+                   "rank 1 on {} is samesum 0.0.1, rank 0 is {}; one version on all hosts", host.data(), version())),
+               job.said(rank_0));
     const std::string said = job.said(rank_0);
     BOOST_TEST(std::count(said.begin(), said.end(), '\n') == 1);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_count_differently_are_told) {
+    const int port = free_port(), number = fresh_number();
+    Job job;
+    for (const int rank : {0, 1}) {
+        Variables variables = launchers.front().second(rank, 2 + rank, number);
+        variables["SAMESUM_RENDEZVOUS"] = fmt::format("127.0.0.1:{}", port);
+        job.start(toy("who"), variables);
+    }
+    expect_end(job, 2, 2);
+    BOOST_TEST(job.said(0).ends_with(" counts 3 ranks, rank 0 counts 2\n"), job.said(0));
 }
 
 BOOST_AUTO_TEST_CASE(another_server_on_the_port_is_passed_by) {
@@ -775,6 +791,33 @@ BOOST_AUTO_TEST_CASE(two_hosts) {
             start(job, script);
             for (std::size_t rank = 0; rank < 4; ++rank) BOOST_TEST(job.exit_of(rank) == 0);
             BOOST_TEST(job.said(0) == said);
+        }
+    }
+    // Real mpiruns reach the other host by a program that stands in for ssh.
+    const Scratch scratch;
+    const std::string agent = scratch.file("agent");
+    fs::create_directory(scratch.file("tmp"));
+    std::ofstream(agent) << "#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done; shift\nexec " << in_b
+                         << "\"hostname other; TMPDIR=" << scratch.file("tmp") << " $*\"\n";
+    fs::permissions(agent, fs::perms::owner_all);
+    const std::string open_mpi = fmt::format(
+        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 exec {} mpirun.openmpi --oversubscribe "
+        "--mca plm_rsh_agent {} --mca oob_tcp_if_include v{},v{} --host 10.77.0.1:2,10.77.0.2:2 ",
+        in_a, agent, a, b);
+    const std::string mpich = fmt::format(
+        "exec {} mpiexec.hydra -launcher ssh -launcher-exec {} -iface v{} -hosts 10.77.0.1,10.77.0.2 -n 4 -ppn 2 "
+        "-genv SAMESUM_RENDEZVOUS 10.77.0.1:{} ",
+        in_a, agent, a, free_port());
+    for (const auto& [tool, line] : {std::pair{"mpirun.openmpi", open_mpi}, std::pair{"mpiexec.hydra", mpich}}) {
+        if (!runs(std::string(tool) + " --version")) {
+            skip(std::string(tool) + " is not installed", true);
+            continue;
+        }
+        BOOST_TEST_CONTEXT(tool) {
+            Job job;
+            job.start({"bash", "-c", line + own_path() + " --toys bulk"}, {});
+            BOOST_TEST(job.exit_of(0) == 0);
+            BOOST_TEST(job.said(0) == "bulk came back\n");
         }
     }
     // The other host is cut off while one of its ranks is at work: nobody says goodbye.
