@@ -190,6 +190,43 @@ def combines(torch, dist, lib, rank, ranks):
     return found
 
 
+def by_path(torch, dist, library, rank, ranks):
+    """As vLLM has it by VLLM_NCCL_SO_PATH: the library loaded by its path beside PyTorch's own NCCL. All-reduce, and a
+    group of ncclReduces, one for each owner, out of one buffer."""
+    os.environ["SAMESUM_POLICY"] = "ordered"
+    lib = shim(library)
+    pointer, number = ctypes.c_void_p, ctypes.c_size_t
+    lib.ncclReduce.argtypes = [pointer, pointer, number, ctypes.c_int, ctypes.c_int, ctypes.c_int, pointer, pointer]
+
+    def share(text):
+        box = [text]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def check(what, result):
+        if result != 0:
+            raise RuntimeError(f"{what}: {result}, {lib.samesumLastError().decode()}")
+
+    comm = communicator(lib, ranks, rank, share)
+    stream = torch.cuda.current_stream().cuda_stream
+    sizes = ragged_sizes(ranks)
+    mine = partials(torch, ranks, "bfloat16")[rank, : sum(sizes)].cuda().contiguous()
+    whole = torch.full_like(mine, 7.0)
+    own = torch.full((sizes[rank], HIDDEN), 7.0, dtype=mine.dtype, device="cuda")
+    check("ncclAllReduce", lib.ncclAllReduce(mine.data_ptr(), whole.data_ptr(), mine.numel(), 9, 0, comm, stream))
+    check("ncclGroupStart", lib.ncclGroupStart())
+    row = 0
+    for root, size in enumerate(sizes):
+        part = mine[row].data_ptr()
+        check("ncclReduce", lib.ncclReduce(part, own.data_ptr(), size * HIDDEN, 9, 0, root, comm, stream))
+        row += size
+    check("ncclGroupEnd", lib.ncclGroupEnd())
+    torch.cuda.synchronize()
+    found = {"by path all_reduce": whole.cpu(), "by path reduce per owner": own.cpu()}
+    lib.ncclCommDestroy(comm)
+    return found
+
+
 def overhead(torch, lib):
     """ns of one host call of ncclAllReduce of nothing on one rank: NCCL returns at once, so what is left is the way
     there. By ctypes, whose own cost is in all of them."""
@@ -219,6 +256,8 @@ def rank_main(torch, launch, rank, library, folder):
     torch.cuda.synchronize()
     if launch["preloaded"] and policy == "" and ranks == 4:
         found.update(combines(torch, dist, shim(library), rank, ranks))
+    if launch.get("by_path"):
+        found.update(by_path(torch, dist, library, rank, ranks))
     if launch["preloaded"] and ranks == 4 and policy in ("", "observe") and not launch.get("short"):
         dist.barrier()
         if rank == 0:
@@ -419,6 +458,13 @@ def judge(torch, checks, result):
             checks(f"{title}: samesumCombine {scheme}", same(torch, whole, host_sum(torch, values, order, False)))
         code, line = found[0]["samesumCombine nonsense"]
         checks(f"{title}: samesumCombine refuses an unknown scheme", code == 5 and "nonsense" in line, line)
+    if launch.get("by_path"):
+        sizes = ragged_sizes(ranks)
+        expected = host_sum(torch, partials(torch, ranks, "bfloat16")[:, : sum(sizes)], list(range(ranks)), False)
+        owned = torch.cat([found[rank]["by path reduce per owner"] for rank in range(ranks)])
+        checks(f"{title}, library by path: all_reduce in rank order",
+               all(same(torch, found[rank]["by path all_reduce"], expected) for rank in range(ranks)))
+        checks(f"{title}, library by path: reduce per owner in rank order", same(torch, owned, expected))
     if launch.get("refuses"):
         quiet = [rank for rank in range(ranks) if "by avg over" not in result["errors"][rank]]
         checks(f"{title}: an average is refused aloud", not quiet and not result["averaged"],
@@ -463,7 +509,8 @@ def judge_forwarding(torch, checks, results):
             checks(f"{title}: the same bits as without the shim", False, "a launch failed")
             continue
         differ = [name for rank in range(4) for name, value in control[rank].items()
-                  if torch.is_tensor(value) and not same(torch, value, plain[title][rank][name])]
+                  if torch.is_tensor(value) and name in plain[title][rank]
+                  and not same(torch, value, plain[title][rank][name])]
         checks(f"{title}: the same bits as without the shim", not differ, ", ".join(differ[:3]))
 
 
@@ -494,8 +541,8 @@ def start(library, launches, preload):
                 del environment[name]
         if preload:
             environment["LD_PRELOAD"] = library
-        process = subprocess.run([sys.executable, os.path.abspath(__file__), "--host", json.dumps(launches), "--library",
-                                  library, "--target", target], env=environment, check=False)
+        process = subprocess.run([sys.executable, os.path.abspath(__file__), "--host", json.dumps(launches),
+                                  "--library", library, "--target", target], env=environment, check=False)
         if process.returncode != 0 or not os.path.exists(target):
             print(f"FAIL  the process with {'the shim' if preload else 'no shim'} ended with {process.returncode}")
             return None
@@ -529,8 +576,8 @@ def main():
         subprocess.run(["nvidia-cuda-mps-control", "-d"], check=True)
     try:
         ranks_list = [int(word) for word in arguments.ranks.split(",")]
-        control = [{"title": f"no shim, {ranks} ranks", "ranks": ranks, "environment": {}, "preloaded": False}
-                   for ranks in ranks_list]
+        control = [{"title": f"no shim, {ranks} ranks", "ranks": ranks, "environment": {}, "preloaded": False,
+                    "by_path": True} for ranks in ranks_list]
         without = start(library, control, preload=False)
         under = start(library, launches_of(arguments.policies.split(","), ranks_list), preload=True)
     finally:
