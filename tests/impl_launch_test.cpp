@@ -1,5 +1,5 @@
-// Jobs of processes that a launcher started: by their environment alone, by real mpirun and torchrun where they are
-// installed, and on two "hosts", which are network namespaces.
+// Jobs of processes that a launcher started: by their environment alone, by real mpirun, torchrun and srun where there
+// are any, and on two "hosts", which are network namespaces.
 // SPDX-License-Identifier: Apache-2.0
 //
 // The job's program is this one, called with --toys and the name of a script: its ranks do toy work instead of a GPU's.
@@ -671,6 +671,7 @@ const std::vector<RealLauncher> real_launchers{
      "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 exec mpirun.openmpi --oversubscribe -np "},
     {"MPICH", "mpiexec.hydra --version", "exec mpiexec.hydra -n "},
     {"torchrun", "torchrun --help", "exec torchrun --no-python --standalone --nproc-per-node "},
+    {"srun", "timeout 10 srun --ntasks 1 true", "exec srun --overcommit --quit-on-interrupt --ntasks "},
 };
 
 }  // namespace
@@ -678,7 +679,8 @@ const std::vector<RealLauncher> real_launchers{
 BOOST_AUTO_TEST_CASE(real_launchers_start_ranks_and_the_answer_comes_once) {
     for (const RealLauncher& launcher : real_launchers) {
         if (!runs(launcher.there)) {
-            skip(launcher.name + " is not installed", launcher.name != "torchrun");
+            // PyTorch is large, and Slurm has daemons.
+            skip(launcher.name + " is not here", launcher.name != "torchrun" && launcher.name != "srun");
             continue;
         }
         BOOST_TEST_CONTEXT(launcher.name) {
