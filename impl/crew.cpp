@@ -449,7 +449,7 @@ void Crew::assemble() {
         for (Caller& caller : callers) {
             char word = 0;
             const bool greeted = caller.got == sizeof(Hello);
-            bool stays = listen_to(caller, word) && monotonic_seconds() < caller.until;
+            bool stays = listen_to(caller, word) && (word == heard || monotonic_seconds() < caller.until);
             if (stays && !greeted && caller.got == sizeof(Hello)) stays = caller.welcome = judge(caller);
             if (stays && word == heard && caller.welcome) {
                 Member& member = members_[static_cast<std::size_t>(caller.hello.rank)];
