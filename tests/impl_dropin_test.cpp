@@ -770,6 +770,12 @@ BOOST_AUTO_TEST_CASE(observe_writes_the_call_stream) {
     BOOST_TEST(by_number.size() == lines.size() - 2);
     for (std::size_t i = 0; i < expected.size(); ++i)
         BOOST_TEST(by_number[static_cast<int>(i) + 1] == nlohmann::json::parse(expected[i]).dump());
+    // What is written can be asked.
+    for (const auto& each : fs::directory_iterator(folder.path())) {
+        const auto answer = samesum::testing::run("order calls --ranks-per-node 1 '" + each.path().string() + "'");
+        BOOST_TEST(answer.exit == 0, answer.err);
+        BOOST_TEST(answer.says("depend on owner, position or count"), answer.out);
+    }
     // The child's own file: it met the communicator anew.
     BOOST_TEST_REQUIRE(files[1].size() >= 2u);
     BOOST_TEST(files[1].back()[3] == 77);

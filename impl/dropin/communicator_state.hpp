@@ -92,7 +92,9 @@ private:
     struct Lane {
         Scratch workspace, pack;
     };
-    /// All of one capture, or all outside of captures (0): what orders calls from several streams there.
+    /// All of one capture, or all outside of captures (0): what orders calls from several streams there. Graphs may run
+    /// beside each other, so each has scratch memory of its own, until the communicator goes. The letterboxes are one
+    /// for all: graphs that hold direct_ordered's calls on one communicator must not overlap.
     struct Scope {
         std::map<cudaStream_t, Lane> lanes;
         std::optional<gpu::Event> last;  ///< of direct_ordered's calls
