@@ -34,7 +34,7 @@ Forced choice_said(std::string_view said) {
     return choice ? Forced{choice->algorithm, choice->protocol} : Forced{};
 }
 
-CombinePlan plan_of(const samesum::Communicator& comm, const CombineRun& run, std::string_view said = {}) {
+CombinePlan plan_of(const samesum::Communicator& comm, const CombineRun& run, std::string_view said) {
     CombineOptions options{
         .root = run.root, .accumulation = run.accumulation, .ranks_per_node = run.ranks_per_node, .forced = {}};
     if (!comm.machine) options.forced = choice_said(said);
@@ -80,8 +80,9 @@ std::string Difference::str(Format format) const {
     return text;
 }
 
-RowOrders::RowOrders(const samesum::Communicator& comm, const CombineRun& a, const CombineRun& b)
-    : a_(plan_of(comm, a)), b_(plan_of(comm, b)), hidden_(a.routing.hidden) {}
+RowOrders::RowOrders(const samesum::Communicator& comm, const CombineRun& a, std::string_view said_of_a,
+                     const CombineRun& b, std::string_view said_of_b)
+    : a_(plan_of(comm, a, said_of_a)), b_(plan_of(comm, b, said_of_b)), hidden_(a.routing.hidden) {}
 
 bool RowOrders::differ(std::uint64_t row_of_a, std::uint64_t row_of_b) const {
     for (std::uint64_t done = 0; done < hidden_;) {

@@ -37,12 +37,13 @@ struct Difference {
 [[nodiscard]] std::uint64_t stride_of(std::uint64_t elements);
 [[nodiscard]] std::optional<Difference> first_difference(const samesum::Communicator& comm, const CombineRun& run,
                                                          std::span<const std::span<const std::byte>> partials,
-                                                         std::span<const std::byte> result, std::string_view said = {});
+                                                         std::span<const std::byte> result, std::string_view said);
 
-/// The orders of two combines, row by row, as the model predicts them.
+/// The orders of two combines, row by row, as the model predicts them from what first_difference() takes, too.
 class RowOrders {
 public:
-    RowOrders(const samesum::Communicator& comm, const CombineRun& a, const CombineRun& b);
+    RowOrders(const samesum::Communicator& comm, const CombineRun& a, std::string_view said_of_a, const CombineRun& b,
+              std::string_view said_of_b);
     /// Is any element of row `row_of_a` added in another order than the same element of row `row_of_b`?
     [[nodiscard]] bool differ(std::uint64_t row_of_a, std::uint64_t row_of_b) const;
 

@@ -288,6 +288,7 @@ private:
     CombineOutcome combine(const Layout& layout, CombineRun& run) {
         run.routing.sizes = layout.sizes;
         CombineOutcome outcome = ranks_.combine(run);
+        said_ = outcome.said;
         return outcome;
     }
 
@@ -303,7 +304,7 @@ private:
         const CombineOutcome done = combine(layout, run);
         const auto result = ranks_.result(layout.token_of_row.size() * row_bytes());
         if (!done.damage.empty()) return done.damage;
-        const auto difference = first_difference(described_communicator(ranks_), run, partials, result);
+        const auto difference = first_difference(described_communicator(ranks_), run, partials, result, done.said);
         return difference
                    ? fmt::format("sizes {}: {} ({})", str_sizes(layout.sizes), difference->str(run.format), done.said)
                    : std::string();
@@ -312,11 +313,12 @@ private:
     /// Do tokens that are in both layouts come out with the same bits?
     std::string same_tokens(const Layout& here, const Layout& there, std::uint64_t seed) {
         const auto a = outcome(here, Data::spread, seed, base_);
+        const std::string said_of_a = said_;
         const auto b = outcome(there, Data::spread, seed, base_);
         CombineRun run_here = base_, run_there = base_;
         run_here.routing.sizes = here.sizes;
         run_there.routing.sizes = there.sizes;
-        const RowOrders orders(described_communicator(ranks_), run_here, run_there);
+        const RowOrders orders(described_communicator(ranks_), run_here, said_of_a, run_there, said_);
         std::vector<std::size_t> row_of(there.token_of_row.size());
         for (std::size_t row = 0; row < there.token_of_row.size(); ++row)
             if (there.token_of_row[row] < row_of.size()) row_of[there.token_of_row[row]] = row;
@@ -343,6 +345,7 @@ private:
     std::vector<Evidence> ledger_;
     Progress progress_{"properties"};
     int fresh_communicators_ = 0;
+    std::string said_;            ///< by NCCL, of the last combine
     bool order_changes_ = false;  ///< by the model's word, in the property at hand
 };
 
