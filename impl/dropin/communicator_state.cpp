@@ -9,8 +9,6 @@
 #include <shared_mutex>
 #include <unordered_map>
 
-#include "impl/dropin/policy.hpp"
-#include "impl/dropin/recorder.hpp"
 #include "model/error.hpp"
 
 namespace samesum::dropin {
@@ -157,10 +155,7 @@ CommunicatorState& state_of(ncclComm_t comm) {
         auto fresh = std::make_unique<CommunicatorState>(comm, all.met + 1);
         const auto [place, is_new] = all.states.try_emplace(comm, std::move(fresh));
         state = place->second.get();
-        if (is_new) {
-            ++all.met;
-            if (configuration().records) recorder().met(*state);
-        }
+        if (is_new) ++all.met;
     }
     last = {comm, generation, state};
     return *state;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -75,6 +76,8 @@ public:
     [[nodiscard]] int device() const { return device_; }
     /// 1, 2, ... in the order in which this process met them.
     [[nodiscard]] std::uint64_t number() const { return number_; }
+    /// The recorder in whose file it stands; a forked child has another.
+    [[nodiscard]] std::atomic<const void*>& introduced_by() { return introduced_by_; }
     /// Held while work of ours is put on a stream.
     [[nodiscard]] std::mutex& mutex() { return mutex_; }
 
@@ -106,6 +109,7 @@ private:
     gpu::Communicator comm_;
     int device_ = -1;
     std::uint64_t number_;
+    std::atomic<const void*> introduced_by_{nullptr};
     std::mutex mutex_;
     std::map<Capture, Scope> scopes_;
     std::unique_ptr<gpu::PeerMemory> peers_;

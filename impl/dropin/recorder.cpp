@@ -218,7 +218,9 @@ Recorder& recorder() {
 
 const std::string& Recorder::complaint() { return writer_->complaint; }
 
-void Recorder::met(CommunicatorState& state) {
+void Recorder::introduce(CommunicatorState& state) {
+    const std::lock_guard lock(writer_->mutex);
+    if (state.introduced_by().load() == this) return;
     Json line{
         {"communicator", state.number()}, {"ranks", state.ranks()}, {"rank", state.rank()}, {"device", state.device()}};
     try {
@@ -230,8 +232,8 @@ void Recorder::met(CommunicatorState& state) {
         // The stream of calls is worth having without them.
         (void)cudaGetLastError();
     }
-    const std::lock_guard lock(writer_->mutex);
     writer_->pending += line_of(line);
+    state.introduced_by().store(this, std::memory_order_release);
 }
 
 Recorder::Buffer& Recorder::buffer() {
@@ -248,6 +250,7 @@ Recorder::Buffer& Recorder::buffer() {
 
 void Recorder::record(const DataCall& call, CommunicatorState& state, Decision::Act did, std::uint64_t group) {
     if (writer_->file < 0) return;
+    if (state.introduced_by().load(std::memory_order_acquire) != this) introduce(state);
     Buffer& ring = buffer();
     const std::uint64_t at = ring.written.load(std::memory_order_relaxed);
     if (at - ring.read.load(std::memory_order_acquire) == Buffer::size) writer_->drain();

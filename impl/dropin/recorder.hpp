@@ -21,7 +21,6 @@ class Recorder {
 public:
     /// Why nothing can be written, or nothing.
     [[nodiscard]] const std::string& complaint();
-    void met(CommunicatorState& state);
     void record(const DataCall& call, CommunicatorState& state, Decision::Act did, std::uint64_t group);
 
 private:
@@ -32,6 +31,7 @@ private:
     struct Writer;
     Writer& writer();
     [[nodiscard]] Buffer& buffer();
+    void introduce(CommunicatorState& state);
 
     Writer* writer_ = nullptr;
 };
