@@ -5,7 +5,7 @@
 #
 # Runs on any machine with a GPU, NCCL's library on LD_LIBRARY_PATH if it is not where the build found it. Parts:
 # forced, free, grouped, captured, nodes, arithmetic, properties, faults, tests, sanitizer, speed, bench, fuzz, large,
-# many, domain; without any, all but many and domain. `domain` asks the main questions again with one rank on each GPU
+# torch, many, domain; without any, all but the last three. `torch` needs PyTorch with CUDA. `domain` asks the main questions again with one rank on each GPU
 # of one NVLink domain: two GPUs will do, four and eight are what it is for. FUZZ_SECONDS is how long fuzz takes.
 set -uo pipefail
 
@@ -168,6 +168,13 @@ for part in $parts; do
         step 300 "$impl" bench --ranks "$gpus" -b 4K -e 256M -f 4 --json "$out/domain-bench.json"
         step $((${FUZZ_SECONDS:-180} + 120)) "$build/samesum-fuzz" fuzz --backend nccl --ranks "$gpus" \
             --seconds "${FUZZ_SECONDS:-180}" --json "$out/domain-fuzz.json"
+        ;;
+    torch) # PyTorch's collectives under the drop-in NCCL, the combines on its tensors, 32 prompts alone and in a batch
+        library=$build/libsamesum-nccl.so.2
+        export PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH} SAMESUM_NCCL_LIBRARY=$library
+        step 200 python3 "$here/../tests/gpu_dropin.py" --library "$library" --mps --json "$out/dropin.json"
+        step 200 python3 "$here/../tests/gpu_combiner.py" --json "$out/combiner.json"
+        step 200 python3 -m samesum.torch.batch_invariance --json "$out/batch-invariance.json"
         ;;
     large) # more than 2^31 bytes
         step 200 "$impl" run --ranks 2 --rows 2 --hidden 600000000 --dtype bfloat16 --patience 100 \

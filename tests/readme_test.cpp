@@ -12,6 +12,7 @@
 #include "tests/program.hpp"
 
 using samesum::testing::run;
+using samesum::testing::run_line;
 
 namespace {
 
@@ -79,6 +80,13 @@ BOOST_AUTO_TEST_CASE(its_number_of_recorded_runs_is_what_order_check_prints) {
     const std::string number = found[1].str();
     BOOST_TEST(
         run("order check tests/golden/observed/*.jsonl").says("matched " + number + " of " + number + " records"));
+}
+
+BOOST_AUTO_TEST_CASE(its_table_of_prompts_is_what_the_experiment_prints) {
+    const auto table =
+        run_line("python3 impl/python/batch_invariance.py --from tests/golden/observed/h200x1-batch-invariance.json");
+    BOOST_TEST_REQUIRE(table.exit == 0, table.err);
+    BOOST_TEST(readme.find(table.out) != std::string::npos, "the README does not have\n" << table.out);
 }
 
 BOOST_AUTO_TEST_CASE(its_links_lead_somewhere) {

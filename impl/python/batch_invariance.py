@@ -34,9 +34,12 @@ import tempfile
 import time
 from typing import Callable, Dict, List, Sequence, Tuple
 
-import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
+try:
+    import torch
+    import torch.distributed as dist
+    import torch.multiprocessing as mp
+except ImportError:  # --from needs none of it
+    torch = None
 
 RANKS = 4
 LAYOUTS = ("dp4", "dp2tp2")
@@ -66,7 +69,7 @@ class Shape:
 
 
 # A combine: this rank's partial [rows, hidden] and every rank's number of rows in, its own rows out.
-Combine = Callable[[torch.Tensor, Sequence[int]], torch.Tensor]
+Combine = Callable[["torch.Tensor", Sequence[int]], "torch.Tensor"]
 
 
 def in_order(partials: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
@@ -435,6 +438,9 @@ def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> int:
                   file=sys.stderr)
             return 2
     else:
+        if torch is None:
+            print("samesum: the experiment runs in torch, which this Python does not have", file=sys.stderr)
+            return 3
         if options.device == "cuda" and not torch.cuda.is_available():
             print("samesum: torch sees no CUDA device here; --device cpu shows the experiment without NCCL",
                   file=sys.stderr)
