@@ -5,8 +5,9 @@
 #
 # Runs on any machine with a GPU, NCCL's library on LD_LIBRARY_PATH if it is not where the build found it. Parts:
 # forced, free, grouped, captured, nodes, arithmetic, properties, faults, tests, sanitizer, speed, bench, fuzz, large,
-# torch, many, domain; without any, all but the last three. `torch` needs PyTorch with CUDA. `domain` asks the main questions again with one rank on each GPU
-# of one NVLink domain: two GPUs will do, four and eight are what it is for. FUZZ_SECONDS is how long fuzz takes.
+# torch, many, domain; without any, all but the last three. `torch` needs PyTorch with CUDA. `domain` asks the main
+# questions again with one rank on each GPU of one NVLink domain: two GPUs will do, four and eight are what it is for.
+# FUZZ_SECONDS is how long fuzz takes.
 set -uo pipefail
 
 build=${1:?usage: gpu_session.sh BUILD_FOLDER OUTPUT_FOLDER [part ...]}
