@@ -9,6 +9,7 @@
 
 #include "impl/dropin/policy.hpp"
 #include "impl/dropin/thread.hpp"
+#include "impl/kernels.hpp"
 #include "model/error.hpp"
 
 namespace samesum::dropin {
@@ -138,15 +139,18 @@ private:
         const auto offset = [&](int rank) {
             return std::min(static_cast<std::size_t>(rank) * most, call.count) * width;
         };
+        const gpu::CombineRequest parted = request(call.type, sizes);
+        if (configuration().policy == Policy::ordered && comm_.ranks() <= gpu::most_ranks &&
+            gpu::fastest_ordered(false, parted.routing, parted.format) == Scheme::gather_ordered)
+            return gather_all(call, parted);
         std::byte* const own = out + offset(comm_.rank());
-        const std::vector<std::uint64_t> parts = sizes;
-        combine(request(call.type, std::move(sizes)), call.input, own, call.stream);
+        combine(parted, call.input, own, call.stream);
         if (call.count % ranks == 0)
             return comm_.check(ncclAllGather(own, out, most, call.type, call.comm, call.stream), "ncclAllGather");
         group([&] {
             for (int peer = 0; peer < comm_.ranks(); ++peer) {
-                const std::uint64_t mine = parts[static_cast<std::size_t>(comm_.rank())];
-                const std::uint64_t theirs = parts[static_cast<std::size_t>(peer)];
+                const std::uint64_t mine = sizes[static_cast<std::size_t>(comm_.rank())];
+                const std::uint64_t theirs = sizes[static_cast<std::size_t>(peer)];
                 if (peer == comm_.rank()) continue;
                 if (mine > 0) comm_.check(ncclSend(own, mine, call.type, peer, call.comm, call.stream), "ncclSend");
                 if (theirs > 0)
@@ -155,6 +159,19 @@ private:
             }
         });
     }
+    /// Of a small all-reduce every rank adds the whole: one step less.
+    void gather_all(const DataCall& call, const gpu::CombineRequest& request) {
+        const auto all = call.count * static_cast<std::size_t>(bytes_of(call.type));
+        std::byte* const gathered = state_.pack_room(all * static_cast<std::size_t>(comm_.ranks()), call.stream);
+        comm_.check(ncclAllGather(call.input, gathered, call.count, call.type, call.comm, call.stream),
+                    "ncclAllGather");
+        gpu::Sources in;
+        in.count = comm_.ranks();
+        for (int rank = 0; rank < in.count; ++rank) in.values[rank] = gathered + static_cast<std::size_t>(rank) * all;
+        gpu::launch_sum(in, static_cast<std::byte*>(call.output), call.count, request.format, request.accumulation,
+                        call.stream);
+    }
+
     /// A group is closed even when one of its calls fails.
     void group(auto&& calls) {
         comm_.check(ncclGroupStart(), "ncclGroupStart");
