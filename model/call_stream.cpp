@@ -54,7 +54,7 @@ private:
     }
     [[nodiscard]] std::string text(const Json& value, std::string_view what) const {
         if (!value.is_string()) wrong(fmt::format("{} is no text", what));
-        const auto found = value.get<std::string>();
+        auto found = value.get<std::string>();
         if (found.find_first_of("\n\r") != std::string::npos) wrong(fmt::format("{} has a line break", what));
         return found;
     }

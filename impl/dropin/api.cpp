@@ -200,11 +200,11 @@ using namespace samesum::dropin;
 // NCCL's names, and the names that NCCL keeps for tools that take the first.
 #define SAMESUM_BOTH_NAMES(function) \
     extern "C" __attribute__((alias(#function))) decltype(function) p##function;  // NOLINT
-#define SAMESUM_FORWARDED(function, parameters, ...)                                                     \
-    extern "C" ncclResult_t function parameters { return forward<&function>(#function, ##__VA_ARGS__); } \
+#define SAMESUM_FORWARDED(function, parameters, ...)                                                                 \
+    extern "C" ncclResult_t function parameters { return forward<&function>(#function __VA_OPT__(, ) __VA_ARGS__); } \
     SAMESUM_BOTH_NAMES(function)
-#define SAMESUM_STARTED(function, parameters, ...)                                                     \
-    extern "C" ncclResult_t function parameters { return start<&function>(#function, ##__VA_ARGS__); } \
+#define SAMESUM_STARTED(function, parameters, ...)                                                                 \
+    extern "C" ncclResult_t function parameters { return start<&function>(#function __VA_OPT__(, ) __VA_ARGS__); } \
     SAMESUM_BOTH_NAMES(function)
 
 SAMESUM_FORWARDED(ncclMemAlloc, (void** ptr, size_t size), ptr, size)
