@@ -197,8 +197,13 @@ def main():
     for name, passed, detail in lines:
         print(f"{'PASS' if passed else 'FAIL'}  {name}{': ' + detail if detail else ''}")
     if options.json:
+        import torch
+
         with open(options.json, "w") as file:
-            json.dump([dict(zip(("check", "passed", "detail"), line)) for line in lines], file, indent=1)
+            json.dump({"nccl": ".".join(map(str, torch.cuda.nccl.version())), "torch": torch.__version__,
+                       "device": torch.cuda.get_device_name(), "ranks": options.ranks,
+                       "checks": [dict(zip(("check", "passed", "detail"), line)) for line in lines]}, file, indent=1)
+            file.write("\n")
     passed = sum(line[1] for line in lines)
     print(f"{passed} of {len(lines)} checks passed")
     return 0 if lines and passed == len(lines) else 1

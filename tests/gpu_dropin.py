@@ -597,8 +597,11 @@ def main():
     print(f"{len(checks.lines) - failed} of {len(checks.lines)} checks passed in {time.monotonic() - begin:.0f} s")
     if arguments.json:
         with open(arguments.json, "w") as file:
-            json.dump({"torch": torch.__version__, "checks": checks.lines, "overhead_ns": times,
-                       "seconds": time.monotonic() - begin}, file, indent=1)
+            json.dump({"nccl": ".".join(map(str, torch.cuda.nccl.version())), "torch": torch.__version__,
+                       "device": torch.cuda.get_device_name(), "environment":
+                       ["NCCL_HOSTID=dropin-RANK", "NCCL_NVLS_ENABLE=0", "NCCL_SOCKET_IFNAME=lo"],
+                       "checks": checks.lines, "overhead_ns": times, "seconds": time.monotonic() - begin}, file,
+                      indent=1)
             file.write("\n")
     return 1 if failed or not checks.lines else 0
 
