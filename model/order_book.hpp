@@ -43,7 +43,7 @@ struct OrderChange {
 struct OrderChanges {
     std::uint64_t compared = 0, changed = 0;  ///< elements
     std::uint64_t ranges = 0;                 ///< in all, of which `changes` are the first
-    std::vector<OrderChange> changes;
+    std::vector<OrderChange> changes{};
 };
 /// Element i of `before` is compared with element i + offset of `after` (of each rank's block, for reduce_scatter), as
 /// far as both go. What cannot be observed is never called unchanged. At most `most` changes are listed.
