@@ -95,16 +95,6 @@ private:
     [[nodiscard]] Range own() const { return bytes(comm_.rank()); }
     [[nodiscard]] std::uint64_t own_bytes() const { return own().count; }
 
-    void group(auto&& calls) {
-        comm_.check(ncclGroupStart(), "ncclGroupStart");
-        try {
-            calls();
-        } catch (...) {
-            (void)ncclGroupEnd();
-            throw;
-        }
-        comm_.check(ncclGroupEnd(), "ncclGroupEnd");
-    }
     void move(const indexing::Move<std::uint64_t>& what, const std::byte* from, std::byte* to, int peer) {
         const auto [sent, received] = what;
         if (sent.count > 0)
@@ -135,7 +125,7 @@ private:
 
     /// As vLLM's reduce_scatterv: one group, so that NCCL runs the reduces together.
     void reduce_per_owner() {
-        group([&] {
+        comm_.group([&] {
             for (int owner = 0; owner < comm_.ranks(); ++owner)
                 reduce(partial_ + offset(owner), result_, elements(owner), owner);
         });
@@ -144,7 +134,7 @@ private:
     void fixed_root() {
         reduce(partial_, workspace_, routing_.elements(), request_.root);
         const bool is_root = comm_.rank() == request_.root;
-        group([&] {
+        comm_.group([&] {
             for (int peer = 0; peer < comm_.ranks(); ++peer)
                 move(indexing::scatter(number(request_.root), self(), number(peer), own(), bytes(peer)), workspace_,
                      result_, peer);
@@ -173,7 +163,7 @@ private:
 
     void exchange() {
         if (!has(Fault::stale_receive_buffer)) {
-            group([&] {
+            comm_.group([&] {
                 for (int peer = 0; peer < comm_.ranks(); ++peer)
                     move(indexing::exchange(self(), number(peer), own(), bytes(peer)), partial_, workspace_, peer);
             });
@@ -223,7 +213,7 @@ private:
                 continue;
             }
             const Range mine = bytes(owner(of_node, place));
-            group([&] {
+            comm_.group([&] {
                 for (std::uint64_t at = 0; at < in_node; ++at)
                     move(indexing::within_node(place, at, mine, bytes(owner(of_node, at)), piece), partial_, workspace_,
                          owner(node, at));
@@ -235,7 +225,7 @@ private:
             launch_sum(sources(request_.ranks_per_node, value_of), sum, elements(owner(of_node, place)),
                        request_.format, accumulation(), stream_);
         }
-        group([&] {
+        comm_.group([&] {
             for (std::uint64_t of_node = 0; of_node < nodes; ++of_node)
                 move(indexing::across_nodes(node, of_node, own_bytes(), bytes(owner(of_node, place)).count, piece),
                      sums, others, owner(of_node, place));

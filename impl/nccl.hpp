@@ -50,6 +50,18 @@ public:
                std::source_location where = std::source_location::current()) const {
         gpu::check(result, call, rank_, comm_, where);
     }
+    /// Calls that NCCL runs together. The group is closed even when one of them throws.
+    template <class Calls>
+    void group(const Calls& calls) const {
+        check(ncclGroupStart(), "ncclGroupStart");
+        try {
+            calls();
+        } catch (...) {
+            (void)ncclGroupEnd();
+            throw;
+        }
+        check(ncclGroupEnd(), "ncclGroupEnd");
+    }
     /// Throws what NCCL has noticed since: a peer that went away, a network error.
     void check_async() const;
     /// Waits for outstanding work, frees, and throws NcclError when that fails.

@@ -194,14 +194,9 @@ private:
         try {
             std::unique_ptr<Graph> graph;
             const auto work = [&] {
-                comm_->check(ncclGroupStart(), "ncclGroupStart");
-                try {
+                comm_->group([&] {
                     for (const GroupCall& each : calls) put(each, in.data(), result_.data());
-                } catch (...) {
-                    (void)ncclGroupEnd();
-                    throw;
-                }
-                comm_->check(ncclGroupEnd(), "ncclGroupEnd");
+                });
             };
             result_.prepare(output_bytes, 0, stream_->get());
             const std::size_t rounds = fills.empty() ? 1 : fills.size();

@@ -147,7 +147,7 @@ private:
         combine(parted, call.input, own, call.stream);
         if (call.count % ranks == 0)
             return comm_.check(ncclAllGather(own, out, most, call.type, call.comm, call.stream), "ncclAllGather");
-        group([&] {
+        comm_.group([&] {
             for (int peer = 0; peer < comm_.ranks(); ++peer) {
                 const std::uint64_t mine = sizes[static_cast<std::size_t>(comm_.rank())];
                 const std::uint64_t theirs = sizes[static_cast<std::size_t>(peer)];
@@ -170,18 +170,6 @@ private:
         for (int rank = 0; rank < in.count; ++rank) in.values[rank] = gathered + static_cast<std::size_t>(rank) * all;
         gpu::launch_sum(in, static_cast<std::byte*>(call.output), call.count, request.format, request.accumulation,
                         call.stream);
-    }
-
-    /// A group is closed even when one of its calls fails.
-    void group(auto&& calls) {
-        comm_.check(ncclGroupStart(), "ncclGroupStart");
-        try {
-            calls();
-        } catch (...) {
-            (void)ncclGroupEnd();
-            throw;
-        }
-        comm_.check(ncclGroupEnd(), "ncclGroupEnd");
     }
 
     /// By our own door, which waits for communicators that do not block.
