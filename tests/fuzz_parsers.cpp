@@ -1,7 +1,5 @@
-// libFuzzer target for what reads users' files and lines. Not part of the default build:
-//   cmake -S . -B build/libfuzzer -G Ninja -DCMAKE_CXX_COMPILER=clang++-16 -DSAMESUM_LIBFUZZER=ON -DSAMESUM_GPU=OFF
-//   ninja -C build/libfuzzer fuzz_parsers
-//   SAMESUM_PARSER=log build/libfuzzer/fuzz_parsers -max_total_time=60 -rss_limit_mb=1024 tests/golden/logs
+// libFuzzer target for what reads users' files and lines. tests/libfuzzer_test.sh builds and runs it; by hand:
+//   SAMESUM_PARSER=log build/ci/libfuzzer/fuzz_parsers -max_total_time=60 -rss_limit_mb=1024 tests/golden/logs
 // A parser may throw UsageError of one line and nothing else; SAMESUM_PARSER is a name in tests/fuzz_parsers.hpp.
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz_parsers.hpp"

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
@@ -88,6 +89,21 @@ std::map<std::string_view, std::vector<std::string>> seeds() {
 }
 
 }  // namespace
+
+/// Where tests/libfuzzer_test.sh begins.
+BOOST_AUTO_TEST_CASE(good_input_is_kept) {
+    const char* folder = std::getenv("SAMESUM_SEEDS");
+    if (folder == nullptr) return;
+    const auto good = seeds();
+    for (const testing::Parser& parser : testing::parsers) {
+        const auto own = std::filesystem::path(folder) / parser.name;
+        std::filesystem::create_directories(own);
+        std::size_t number = 0;
+        for (const std::string& text : good.at(parser.name))
+            write_file((own / std::to_string(number++)).string(), text);
+        BOOST_TEST(number > 0, parser.name);
+    }
+}
 
 BOOST_AUTO_TEST_CASE(parsers_survive) {
     const auto good = seeds();
