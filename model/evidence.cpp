@@ -37,16 +37,14 @@ Evidence evidence_from_json(const nlohmann::ordered_json& json) {
             throw UsageError(fmt::format("a ledger line without the text field '{}'", field));
         return json.at(field).get<std::string>();
     };
-    Evidence e{text("claim"),
-               text("sentence"),
-               text("scope"),
-               parse_verdict(text("expected")),
-               parse_verdict(text("verdict")),
-               text("decided_by"),
-               text("detail"),
-               text("witness"),
-               text("replay"),
-               0};
+    const auto verdict = [&](const char* field) {
+        const std::string word = text(field);
+        if (word.find_first_of("\n\r") != std::string::npos)
+            throw UsageError(fmt::format("a ledger line whose '{}' has a line break", field));
+        return parse_verdict(word);
+    };
+    Evidence e{text("claim"),      text("sentence"), text("scope"),   verdict("expected"), verdict("verdict"),
+               text("decided_by"), text("detail"),   text("witness"), text("replay"),      0};
     if (json.contains("seconds") && json.at("seconds").is_number()) e.seconds = json.at("seconds").get<double>();
     return e;
 }

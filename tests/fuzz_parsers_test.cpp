@@ -90,6 +90,21 @@ std::map<std::string_view, std::vector<std::string>> seeds() {
 
 }  // namespace
 
+BOOST_AUTO_TEST_CASE(what_libfuzzer_found_is_refused_in_one_line) {
+    const std::vector<std::pair<std::string_view, std::string>> found{
+        {"evidence",
+         R"json({"claim":"a","sentence":"a","scope":"b","expected":"upheld","decided_by":"proved","detail":"c",)json"
+         R"json("verdict":"d\ne","witness":"","replay":"f","seconds":0.5})json"}};
+    for (const auto& [name, text] : found) {
+        const auto parser = std::find_if(testing::parsers.begin(), testing::parsers.end(),
+                                         [&](const testing::Parser& each) { return each.name == name; });
+        BOOST_TEST_REQUIRE((parser != testing::parsers.end()));
+        BOOST_CHECK_EXCEPTION(parser->read(text), UsageError, [](const UsageError& error) {
+            return std::string_view(error.what()).find('\n') == std::string_view::npos;
+        });
+    }
+}
+
 /// Where tests/libfuzzer_test.sh begins.
 BOOST_AUTO_TEST_CASE(good_input_is_kept) {
     const char* folder = std::getenv("SAMESUM_SEEDS");
