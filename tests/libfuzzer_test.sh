@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Every parser of users' files and lines under libFuzzer: no crash, no hang, no leak, nothing taken that is nonsense.
-# Usage: libfuzzer_test.sh BUILD_FOLDER [SECONDS]     for all of them together, two at a time; 60 is the default
+# Usage: libfuzzer_test.sh BUILD_FOLDER [SECONDS [SEED]]     seconds for all of them together, two at a time; 60 and 1
 # SPDX-License-Identifier: Apache-2.0
 #
 # Exit 77 without a clang that has libFuzzer and C++20's source_location, which is 16 or later; in CI (SAMESUM_STRICT)
 # that is a failure. What it has found interesting stays in BUILD_FOLDER/libfuzzer/corpus, where the next run begins.
 set -euo pipefail
 
-build=$(readlink -f "${1:?usage: libfuzzer_test.sh BUILD_FOLDER [SECONDS]}")
+build=$(readlink -f "${1:?usage: libfuzzer_test.sh BUILD_FOLDER [SECONDS [SEED]]}")
 seconds=${2:-60}
+seed=${3:-1}
 source=$(dirname "$(dirname "$(readlink -f "$0")")")
 folder=$build/libfuzzer
 at_a_time=2
@@ -42,7 +43,7 @@ hunt() { # a parser
     mkdir -p "$folder/corpus/$1"
     if ! SAMESUM_PARSER=$1 "$folder/fuzz_parsers" "$folder/corpus/$1" "$folder/seeds/$1" \
         -max_total_time=$((each > 0 ? each : 1)) -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$folder/found/$1-" \
-        -print_final_stats=1 >"$log" 2>&1; then
+        -seed="$seed" -print_final_stats=1 >"$log" 2>&1; then
         tail -30 "$log"
         echo "$1: FAILED; replay: SAMESUM_PARSER=$1 $folder/fuzz_parsers INPUT, with one of these as INPUT:"
         ls -t "$folder/found/$1"-*
@@ -51,5 +52,5 @@ hunt() { # a parser
     sed -n "s/^Done \([0-9]*\) runs in \([0-9]*\) second.*/$1: \1 runs in \2 s/p" "$log"
 }
 export -f hunt
-export folder each
+export folder each seed
 printf '%s\n' "${parsers[@]}" | xargs -P "$at_a_time" -I{} bash -c 'hunt {}'
