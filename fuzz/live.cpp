@@ -225,7 +225,7 @@ const LiveBackend::Filler& LiveBackend::filler_of(const Partials& partials) {
     return *found;
 }
 
-void LiveBackend::write(const Partials& partials) {
+std::optional<std::vector<std::uint64_t>> LiveBackend::write(const Partials& partials) {
     const Routing& routing = partials.routing();
     const auto width = static_cast<std::uint64_t>(traits(partials.format()).bytes());
     const std::uint64_t row_bytes = routing.hidden * width, rows = routing.rows(), bytes = rows * row_bytes;
@@ -233,8 +233,8 @@ void LiveBackend::write(const Partials& partials) {
     // The same rows lie there from the last call, but for its token's.
     const bool same = written_ && written_->format() == partials.format() && written_->fill() == partials.fill() &&
                       written_->routing().hidden == routing.hidden && written_->routing().rows() == rows;
-    changed_rows_.reset();
-    if (same) changed_rows_ = {written_->row(), partials.row()};
+    std::optional<std::vector<std::uint64_t>> changed;
+    if (same) changed = {written_->row(), partials.row()};
     for (int rank = 0; rank < partials.ranks(); ++rank) {
         const std::span<std::byte> buffer = ranks_->input(rank, bytes);
         const auto& from = filler.rows[static_cast<std::size_t>(rank)];
@@ -253,6 +253,7 @@ void LiveBackend::write(const Partials& partials) {
                   partials.at(rank, partials.row(), column));
     }
     written_ = partials;
+    return changed;
 }
 
 std::vector<Bits> LiveBackend::combine_row(const Request& request, const Partials& partials, std::uint64_t row) {
@@ -267,9 +268,8 @@ std::vector<Bits> LiveBackend::combine_row(const Request& request, const Partial
         return remembered_.front().row;
     }
     suit(request);
-    write(partials);
     gpu::CombineRun with_changes = run;
-    with_changes.changed_rows = changed_rows_;
+    with_changes.changed_rows = write(partials);
     this->run(with_changes);
     const auto width = static_cast<std::uint64_t>(traits(request.format).bytes());
     const auto result = ranks_->result(request.routing.elements() * width);

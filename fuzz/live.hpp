@@ -93,7 +93,8 @@ private:
     [[nodiscard]] gpu::CombineRun run_of(const Request& request) const;
     void run(const gpu::CombineRun& run);
     const Filler& filler_of(const Partials& partials);
-    void write(const Partials& partials);
+    /// Returns the rows of the inputs that are others than before; nothing: any may be.
+    std::optional<std::vector<std::uint64_t>> write(const Partials& partials);
 
     std::unique_ptr<Ranks> ranks_;
     std::vector<World> worlds_;
@@ -104,8 +105,6 @@ private:
     std::set<Scheme> warm_;            ///< that have run on the open communicator
     std::vector<Filler> fillers_;
     std::optional<Partials> written_;  ///< what the inputs hold
-    /// Where the inputs differ from those of the call before; absent: anywhere.
-    std::optional<std::vector<std::uint64_t>> changed_rows_;
     std::vector<Remembered> remembered_;
     bool last_is_whole_ = false;  ///< do the ranks still hold the last call's inputs and result?
     std::vector<std::byte> expected_;

@@ -414,8 +414,7 @@ ncclResult_t samesumCombine(ncclComm_t comm, const char* scheme, const char* acc
             throw UsageError(fmt::format("sizes of {} ranks; the communicator has {}", ranks, state.ranks()));
         gpu::CombineRequest request;
         request.routing = {{sizes, sizes + ranks}, hidden};
-        for (const Format format : float_formats)
-            if (gpu::nccl_type(format) == type) request.format = format;
+        request.format = format_of(type);
         request.root = root;
         request.accumulation = parse_accumulation(accumulation);
         const std::string_view word = scheme;

@@ -5,6 +5,8 @@
 #include <array>
 
 #include "impl/dropin/real_nccl.hpp"
+#include "impl/nccl.hpp"
+#include "model/error.hpp"
 
 namespace samesum::dropin {
 namespace {
@@ -44,6 +46,11 @@ std::string_view name(Function function) {
 
 int bytes_of(ncclDataType_t type) { return type_of(type) != nullptr ? type_of(type)->bytes : 0; }
 bool is_float(ncclDataType_t type) { return type_of(type) != nullptr && type_of(type)->is_float; }
+Format format_of(ncclDataType_t type) {
+    for (const Format format : float_formats)
+        if (gpu::nccl_type(format) == type) return format;
+    throw UsageError("only floating-point sums are replaced");
+}
 std::string_view name(ncclDataType_t type) { return type_of(type) != nullptr ? type_of(type)->name : "no type"; }
 
 std::string_view name(ncclRedOp_t operation) {

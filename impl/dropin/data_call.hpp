@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "model/format.hpp"
+
 namespace samesum::dropin {
 
 enum class Function : std::uint8_t {
@@ -44,6 +46,8 @@ struct DataCall {
 /// 0 for a number that is no type.
 [[nodiscard]] int bytes_of(ncclDataType_t type);
 [[nodiscard]] bool is_float(ncclDataType_t type);
+/// Of a type that is_float(); throws UsageError for another.
+[[nodiscard]] Format format_of(ncclDataType_t type);
 /// "bfloat16", "sum"; operations that the program made are "premulsum".
 [[nodiscard]] std::string_view name(ncclDataType_t type);
 [[nodiscard]] std::string_view name(ncclRedOp_t operation);

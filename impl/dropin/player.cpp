@@ -15,12 +15,6 @@
 namespace samesum::dropin {
 namespace {
 
-Format format_of(ncclDataType_t type) {
-    for (const Format format : float_formats)
-        if (gpu::nccl_type(format) == type) return format;
-    throw UsageError("only floating-point sums are replaced");
-}
-
 /// One communicator's turn.
 class Player {
 public:

@@ -110,30 +110,29 @@ struct Recorder::Writer {
     std::atomic<std::uint64_t> calls{0};
 
     Writer() {
-        const std::string name = file_name();
-        file = ::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        const std::string path = file_name();
+        file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
         if (file < 0) {
             complaint = fmt::format(
                 "the calls cannot be written to {}: {}; SAMESUM_CALLS=FILE in a folder that can be "
                 "written would be right",
-                name, std::strerror(errno));
+                path, std::strerror(errno));
             return;
         }
         int version = 0;
         (void)ncclGetVersion(&version);
-        pending =
-            line_of({{"samesum", "calls"},
-                     {"format", 1},
-                     {"host", host()},
-                     {"process", ::getpid()},
-                     {"nccl", fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100)},
-                     {"library", real_path()},
-                     {"policy", name_of_policy()},
-                     {"accumulation", configuration().accumulation == Accumulation::per_hop ? "per_hop" : "fp32_once"},
-                     {"environment", nccl_environment()},
-                     {"columns",
-                      {"call", "communicator", "collective", "count", "dtype", "op", "root", "stream", "group",
-                       "captured", "did", "in_place", "alignment"}}});
+        pending = line_of({{"samesum", "calls"},
+                           {"format", 1},
+                           {"host", host()},
+                           {"process", ::getpid()},
+                           {"nccl", fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100)},
+                           {"library", real_path()},
+                           {"policy", name(configuration().policy)},
+                           {"accumulation", name(configuration().accumulation)},
+                           {"environment", nccl_environment()},
+                           {"columns",
+                            {"call", "communicator", "collective", "count", "dtype", "op", "root", "stream", "group",
+                             "captured", "did", "in_place", "alignment"}}});
         // The program's signals are for its own threads.
         sigset_t all, before;
         ::sigfillset(&all);
@@ -149,7 +148,6 @@ struct Recorder::Writer {
         }).detach();
         ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
-    static std::string_view name_of_policy() { return name(configuration().policy); }
 
     void drain() {
         const std::lock_guard lock(mutex);
