@@ -271,7 +271,6 @@ def run_rank(rank: int, options: argparse.Namespace, store: str, results: str) -
         torch.set_num_threads(1)
     dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", init_method=f"file://{store}", rank=rank,
                             world_size=RANKS)
-    torch.use_deterministic_algorithms(False)
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
     shape = Shape()
