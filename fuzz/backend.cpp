@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "model/error.hpp"
-#include "model/native.hpp"
+#include "model/sum/native_sum.hpp"
+#include "model/support/error.hpp"
 
 namespace samesum::fuzz {
 
@@ -18,7 +18,7 @@ Request request_of(const Case& c, const Side& side) {
                     .format = c.format,
                     .options = {},
                     .algorithm = side.algorithm,
-                    .manner = side.manner};
+                    .launch_mode = side.launch_mode};
     if (side.threads > 0) request.comm.settings.threads = request.comm.settings.ll128_threads = side.threads;
     const bool scatters = dispatched(side.scheme, request.routing) == Scheme::reduce_scatter;
     request.options = {.root = side.root,

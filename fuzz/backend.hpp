@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "fuzz/case.hpp"
-#include "model/combine.hpp"
-#include "model/error.hpp"
+#include "model/combine/combine.hpp"
+#include "model/support/error.hpp"
 
 namespace samesum::fuzz {
 
@@ -25,7 +25,7 @@ struct Request {
     Format format = Format::bfloat16;
     CombineOptions options;
     Algorithm algorithm = Algorithm::ring;  ///< of reduce-scatters on the communicator
-    Manner manner{};
+    LaunchMode launch_mode{};
 };
 /// Is it NCCL that adds?
 [[nodiscard]] bool by_nccl(Scheme scheme);
@@ -89,7 +89,7 @@ public:
 /// What the model's orders make of one row.
 [[nodiscard]] std::vector<Bits> predicted_row(const Request& request, const Partials& partials, std::uint64_t row);
 
-/// The model: the orders of model/combine.hpp, evaluated.
+/// The model: the orders of model/combine/combine.hpp, evaluated.
 class ModelBackend : public Backend {
 public:
     [[nodiscard]] std::string description() const override { return "model"; }

@@ -11,17 +11,17 @@
 #include <mutex>
 #include <thread>
 
-#include "model/cli.hpp"
-#include "model/error.hpp"
-#include "model/explain.hpp"
-#include "model/witness.hpp"
+#include "model/sum/rounding_steps.hpp"
+#include "model/sum/witness.hpp"
+#include "model/support/error.hpp"
+#include "model/support/progress.hpp"
 
 namespace samesum::fuzz {
 namespace {
 
 constexpr int reruns = 3;
 /// Ranks that died or hung so often in a row will do so again; each time costs a minute.
-constexpr int most_troubles = 3;
+constexpr int max_troubles = 3;
 constexpr std::uint64_t round_cases = 64;
 
 std::uint64_t mixed(std::uint64_t x) {
@@ -72,20 +72,20 @@ Case draw_case(const Tally& tally, const CampaignOptions& options, const Limits&
     Case best = draw(0);
     if (!options.guided || index % guided_every != guided_every - 1) return best;
     const auto reached = [&](const Case& c) {
-        std::uint64_t least = ~std::uint64_t{0};
+        std::uint64_t min = ~std::uint64_t{0};
         for (const Side* side : {&c.a, &c.b})
             if (const auto combination = fuzz::combination(c, *side)) {
                 const auto known = tally.combinations.find(*combination);
-                least = std::min(least, known == tally.combinations.end() ? 0 : known->second);
+                min = std::min(min, known == tally.combinations.end() ? 0 : known->second);
             }
-        return least;
+        return min;
     };
-    std::uint64_t least = reached(best);
-    for (std::uint64_t attempt = 1; attempt < candidates && least > 0; ++attempt) {
+    std::uint64_t min = reached(best);
+    for (std::uint64_t attempt = 1; attempt < candidates && min > 0; ++attempt) {
         Case other = draw(attempt);
         const std::uint64_t times = reached(other);
-        if (times >= least) continue;
-        least = times;
+        if (times >= min) continue;
+        min = times;
         best = std::move(other);
     }
     return best;
@@ -113,7 +113,7 @@ void try_case(Tally& tally, const CampaignOptions& options, const Limits& limits
     }
     ++tally.cases;
     tally.digest = digest_of(digest_of(digest_of(tally.digest, c.x), result.a), result.b);
-    if (property.of_orders) tally.telling += tells_orders(c);
+    if (property.of_orders) tally.order_sensitive += tells_orders(c);
     for (const std::string_view label : classes(c)) ++tally.classes[label];
     for (const Side* side : {&c.a, &c.b})
         if (const auto reached = combination(c, *side)) ++tally.combinations[*reached];
@@ -187,7 +187,7 @@ std::string quoted(const Case& c, const Backend& backend) {
 
 }  // namespace
 
-bool Tally::vacuous() const { return property->of_orders && telling * 10 < cases; }
+bool Tally::vacuous() const { return property->of_orders && order_sensitive * 10 < cases; }
 
 rc::Shrinkable<Case> case_of(const Property& property, std::uint64_t seed, std::uint64_t index, const Limits& limits) {
     const rc::Random random(rc::Random::Key{seed, hash_of(property.name), index, 0});
@@ -306,14 +306,14 @@ std::vector<Tally> run_campaign(const CampaignOptions& options) {
     std::vector<std::shared_ptr<Backend>> backends;
     for (int i = 0; i < options.jobs; ++i) backends.push_back(options.backend());
     const double began = monotonic_seconds();
-    const std::uint64_t most = options.cases.value_or(~std::uint64_t{0});
+    const std::uint64_t max = options.cases.value_or(~std::uint64_t{0});
     const std::size_t worlds = backends.front()->worlds();
     ensure(worlds == 0 || options.jobs == 1, "real ranks are asked by one thread");
     int troubles = 0;
     std::size_t closed = 0;  // worlds in a row that could not be opened
     std::string given_up;
     // Rounds, so that every property has had its turn whenever the time is up.
-    for (std::uint64_t first = 0; first < most; first += round_cases) {
+    for (std::uint64_t first = 0; first < max; first += round_cases) {
         Limits limits = options.limits;
         if (worlds > 0) {
             // A round for each world in turn.
@@ -322,7 +322,7 @@ std::vector<Tally> run_campaign(const CampaignOptions& options) {
             if (!limits.world) break;
             closed = 0;
         }
-        const std::uint64_t last = first + std::min(round_cases, most - first);
+        const std::uint64_t last = first + std::min(round_cases, max - first);
         std::atomic<std::size_t> next{0};
         std::exception_ptr failure;
         std::mutex guard;
@@ -339,7 +339,7 @@ std::vector<Tally> run_campaign(const CampaignOptions& options) {
                         if (tally.cases > 0) troubles = 0;
                     } catch (const Inconclusive& reason) {
                         tally.trouble = reason.what();
-                        if (worlds > 0 && ++troubles >= most_troubles) given_up = reason.what();
+                        if (worlds > 0 && ++troubles >= max_troubles) given_up = reason.what();
                     }
                     tally.seconds += monotonic_seconds() - start;
                     // A round on real ranks takes many seconds.
@@ -366,14 +366,14 @@ std::vector<Tally> run_campaign(const CampaignOptions& options) {
     return tallies;
 }
 
-std::vector<Hunt> hunt_faults(std::uint64_t seed, std::uint64_t most_cases) {
-    std::vector<Hunt> hunts;
+std::vector<FaultSearch> hunt_faults(std::uint64_t seed, std::uint64_t max_cases) {
+    std::vector<FaultSearch> hunts;
     for (const Fault& fault : faults()) {
-        Hunt hunt;
+        FaultSearch hunt;
         hunt.fault = &fault;
         const Property& property = property_named(fault.property);
         const std::unique_ptr<Backend> backend = fault.plant();
-        while (!hunt.caught && hunt.cases < most_cases) {
+        while (!hunt.caught && hunt.cases < max_cases) {
             const Case c = case_of(property, seed, hunt.cases++).value();
             const Comparison result = compare(c, *backend);
             hunt.caught = !result.same;
@@ -384,17 +384,17 @@ std::vector<Hunt> hunt_faults(std::uint64_t seed, std::uint64_t most_cases) {
     return hunts;
 }
 
-std::vector<Hunt> hunt_faults_of_ranks(Backend& backend, std::uint64_t seed, std::uint64_t most_cases) {
-    std::vector<Hunt> hunts;
+std::vector<FaultSearch> hunt_faults_of_ranks(Backend& backend, std::uint64_t seed, std::uint64_t max_cases) {
+    std::vector<FaultSearch> hunts;
     for (const Fault& fault : faults_of_ranks()) {
-        Hunt hunt;
+        FaultSearch hunt;
         hunt.fault = &fault;
         const Property& property = property_named(fault.property);
         Limits limits;
         limits.schemes = fault.schemes;
         backend.plant(fault.name);
         int deaths = 0;
-        for (std::uint64_t index = 0; !hunt.caught && hunt.cases < most_cases; ++index) {
+        for (std::uint64_t index = 0; !hunt.caught && hunt.cases < max_cases; ++index) {
             if (index % round_cases == 0) limits.world = backend.enter(index / round_cases % backend.worlds());
             try {
                 if (!limits.world) throw NotHere{};
@@ -404,12 +404,12 @@ std::vector<Hunt> hunt_faults_of_ranks(Backend& backend, std::uint64_t seed, std
                 hunt.caught = !result.same;
                 if (hunt.caught) hunt.example = about_column(c, result.column);
             } catch (const NotHere&) {
-                if (index > 100 * most_cases) break;
+                if (index > 100 * max_cases) break;
             } catch (const Refused&) {
             } catch (const Inconclusive& reason) {
                 // Ranks may die of anything; wrong bits alone are a catch.
                 fmt::print(stderr, "samesum fuzz: {}: {}\n", fault.name, reason.what());
-                if (++deaths >= most_troubles) break;
+                if (++deaths >= max_troubles) break;
             }
         }
         hunts.push_back(std::move(hunt));
@@ -431,9 +431,9 @@ Evidence evidence_of(const Tally& tally, std::string_view backend) {
                       .replay = {},
                       .seconds = tally.seconds};
     if (property.of_orders)
-        evidence.detail = fmt::format(
-            "{:.0f} % of the cases can tell orders apart",
-            100.0 * static_cast<double>(tally.telling) / static_cast<double>(std::max<std::uint64_t>(tally.cases, 1)));
+        evidence.detail = fmt::format("{:.0f} % of the cases can tell orders apart",
+                                      100.0 * static_cast<double>(tally.order_sensitive) /
+                                          static_cast<double>(std::max<std::uint64_t>(tally.cases, 1)));
     if (tally.finding) {
         evidence.detail = fmt::format("{} of {} cases differ; {}", tally.differing, tally.cases, tally.finding->kind);
         evidence.witness = tally.finding->text;
@@ -451,10 +451,10 @@ Evidence evidence_of(const Tally& tally, std::string_view backend) {
     return evidence;
 }
 
-Evidence evidence_of(std::span<const Hunt> hunts) {
+Evidence evidence_of(std::span<const FaultSearch> hunts) {
     std::string survivors;
     std::uint64_t caught = 0, slowest = 0;
-    for (const Hunt& hunt : hunts) {
+    for (const FaultSearch& hunt : hunts) {
         caught += hunt.caught;
         slowest = std::max(slowest, hunt.cases);
         if (!hunt.caught) survivors += fmt::format("{}{}", survivors.empty() ? "survived: " : ", ", hunt.fault->name);

@@ -32,9 +32,9 @@ struct Finding {
 struct Tally {
     const Property* property = nullptr;
     std::uint64_t cases = 0;
-    std::uint64_t differing = 0;  ///< cases whose sides differ
-    std::uint64_t telling = 0;    ///< cases whose data could reveal another order
-    std::uint64_t digest = 0;     ///< of all bits that were made; the same for the same seed, wherever it runs
+    std::uint64_t differing = 0;        ///< cases whose sides differ
+    std::uint64_t order_sensitive = 0;  ///< cases whose data could reveal another order
+    std::uint64_t digest = 0;           ///< of all bits that were made; the same for the same seed, wherever it runs
     std::map<std::string_view, std::uint64_t> classes;
     std::map<Combination, std::uint64_t> combinations;
     std::optional<Finding> finding;  ///< the first one
@@ -76,18 +76,19 @@ struct Seen {
 [[nodiscard]] std::string tell(const Case& c, Backend& backend);
 
 /// How a planted fault fared.
-struct Hunt {
+struct FaultSearch {
     const Fault* fault = nullptr;
     std::uint64_t cases = 0;  ///< until it was caught, or in vain
     bool caught = false;
     std::optional<Case> example;
 };
 /// Hunts every planted fault with its property. The first cases of a campaign must see it.
-[[nodiscard]] std::vector<Hunt> hunt_faults(std::uint64_t seed, std::uint64_t most_cases);
+[[nodiscard]] std::vector<FaultSearch> hunt_faults(std::uint64_t seed, std::uint64_t max_cases);
 /// The same for faults_of_ranks(), on real ranks. Throws UsageError in builds that make none.
-[[nodiscard]] std::vector<Hunt> hunt_faults_of_ranks(Backend& backend, std::uint64_t seed, std::uint64_t most_cases);
+[[nodiscard]] std::vector<FaultSearch> hunt_faults_of_ranks(Backend& backend, std::uint64_t seed,
+                                                            std::uint64_t max_cases);
 
 [[nodiscard]] Evidence evidence_of(const Tally& tally, std::string_view backend);
-[[nodiscard]] Evidence evidence_of(std::span<const Hunt> hunts);
+[[nodiscard]] Evidence evidence_of(std::span<const FaultSearch> hunts);
 
 }  // namespace samesum::fuzz

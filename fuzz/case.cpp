@@ -9,15 +9,16 @@
 #include <array>
 #include <charconv>
 
-#include "model/error.hpp"
-#include "model/text.hpp"
+#include "model/nccl/topology.hpp"
+#include "model/support/error.hpp"
+#include "model/support/text.hpp"
 
 namespace samesum::fuzz {
 namespace {
 
 // A line that somebody made up must not make us allocate or loop for hours.
-constexpr std::size_t most_ranks = 64, most_channels = 64;
-constexpr std::uint64_t most_hidden = std::uint64_t{1} << 20, most_elements = std::uint64_t{1} << 32;
+constexpr std::size_t max_ranks = 64, max_channels = 64;
+constexpr std::uint64_t max_hidden = std::uint64_t{1} << 20, max_elements = std::uint64_t{1} << 32;
 
 constexpr std::array<std::string_view, 4> maker_names{"combine", "prediction", "movement", "tree"};
 
@@ -29,9 +30,9 @@ std::uint64_t number(std::string_view text, std::string_view key) {
     return value;
 }
 
-int small_number(std::string_view text, std::string_view key, std::uint64_t most = most_ranks - 1) {
+int small_number(std::string_view text, std::string_view key, std::uint64_t max = max_ranks - 1) {
     const std::uint64_t value = number(text, key);
-    if (value > most) throw UsageError(fmt::format("case: {}={}: at most {}", key, text, most));
+    if (value > max) throw UsageError(fmt::format("case: {}={}: at most {}", key, text, max));
     return static_cast<int>(value);
 }
 
@@ -56,8 +57,8 @@ std::vector<Ring> parse_rings(std::string_view text) {
             times = number(word.substr(0, star), "rings");
             word.remove_prefix(star + 1);
         }
-        if (times < 1 || times + rings.size() > most_channels)
-            throw UsageError(fmt::format("case: rings={}: 1 to {} channels", text, most_channels));
+        if (times < 1 || times + rings.size() > max_channels)
+            throw UsageError(fmt::format("case: rings={}: 1 to {} channels", text, max_channels));
         Ring ring;
         for (const std::string_view rank : split(word, ',')) ring.push_back(small_number(rank, "rings"));
         rings.insert(rings.end(), times, ring);
@@ -65,26 +66,26 @@ std::vector<Ring> parse_rings(std::string_view text) {
     return rings;
 }
 
-Manner parse_manner(std::string_view text) {
-    Manner manner;
+LaunchMode parse_manner(std::string_view text) {
+    LaunchMode launch_mode;
     for (const std::string_view word : split(text, '+')) {
         if (word == "captured")
-            manner.captured = true;
+            launch_mode.captured = true;
         else if (word == "in_place")
-            manner.in_place = true;
+            launch_mode.in_place = true;
         else if (word == "fresh")
-            manner.fresh = true;
+            launch_mode.fresh = true;
         else if (word == "delayed")
-            manner.delayed = true;
+            launch_mode.delayed = true;
         else if (word.starts_with("shift"))
-            manner.shift = small_number(word.substr(5), "manner");
+            launch_mode.shift = small_number(word.substr(5), "manner");
         else if (word != "plain")
             throw UsageError(
                 fmt::format("case: manner={}; plain, or of captured, in_place, fresh, delayed and shiftN some, joined "
                             "by +",
                             text));
     }
-    return manner;
+    return launch_mode;
 }
 
 /// The fields of a side; `other` is what they would be if nothing were said.
@@ -105,7 +106,7 @@ std::string str_side(const Side& side, const Side& other) {
     say(side.ranks_per_node != other.ranks_per_node, "ranks_per_node", side.ranks_per_node);
     say(side.nccl != other.nccl, "nccl", str(side.nccl));
     say(side.threads != other.threads, "threads", side.threads);
-    say(side.manner != other.manner, "manner", str(side.manner));
+    say(side.launch_mode != other.launch_mode, "manner", str(side.launch_mode));
     if (side.seats != other.seats)
         text += side.seats.empty() ? " seats=all" : fmt::format(" seats={}", fmt::join(side.seats, ","));
     if (side.tree != other.tree) {
@@ -146,7 +147,7 @@ void set(Side& side, std::string_view key, std::string_view value) {
     } else if (key == "threads") {
         side.threads = small_number(value, key, 1024);
     } else if (key == "manner") {
-        side.manner = parse_manner(value);
+        side.launch_mode = parse_manner(value);
     } else if (key == "seats") {
         side.seats.clear();
         if (value != "all")
@@ -154,7 +155,7 @@ void set(Side& side, std::string_view key, std::string_view value) {
     } else if (key == "tree") {
         std::string text(value);
         // Brackets within brackets are read by recursion or a stack of their own; neither needs to be deep here.
-        if (text.size() > 8 * most_ranks) throw UsageError("case: tree: more than 64 leaves");
+        if (text.size() > 8 * max_ranks) throw UsageError("case: tree: more than 64 leaves");
         std::replace(text.begin(), text.end(), '+', ' ');
         side.tree = value == "none" ? std::nullopt : std::optional(ReductionTree::parse(text));
     } else {
@@ -193,9 +194,9 @@ std::string objection(const Case& c, const Side& side) {
         return {};
     }
     const std::size_t n = side.sizes.size();
-    if (n < 1 || n > most_ranks) return fmt::format("sizes name {} ranks; 1 to {}", n, most_ranks);
-    if (side.rings.empty() || side.rings.size() > most_channels)
-        return fmt::format("{} rings; 1 to {}", side.rings.size(), most_channels);
+    if (n < 1 || n > max_ranks) return fmt::format("sizes name {} ranks; 1 to {}", n, max_ranks);
+    if (side.rings.empty() || side.rings.size() > max_channels)
+        return fmt::format("{} rings; 1 to {}", side.rings.size(), max_channels);
     for (const Ring& ring : side.rings) {
         std::uint64_t visited = 0;  // no more than 64 ranks
         bool permutation = ring.size() == n;
@@ -207,11 +208,11 @@ std::string objection(const Case& c, const Side& side) {
     }
     std::uint64_t rows = 0;
     for (const std::uint64_t size : side.sizes) {
-        if (size > most_elements) return fmt::format("size {} is too large", size);
+        if (size > max_elements) return fmt::format("size {} is too large", size);
         rows += size;
     }
-    if (rows > most_elements / c.hidden)
-        return fmt::format("{} rows of {}: at most {} elements", rows, c.hidden, most_elements);
+    if (rows > max_elements / c.hidden)
+        return fmt::format("{} rows of {}: at most {} elements", rows, c.hidden, max_elements);
     if (side.row >= rows) return fmt::format("row {} is outside of the {} rows", side.row, rows);
     if (side.ranks_per_node < 1 || n % static_cast<std::size_t>(side.ranks_per_node) != 0)
         return fmt::format("{} ranks in nodes of {}", n, side.ranks_per_node);
@@ -238,16 +239,16 @@ std::string objection(const Case& c, const Side& side) {
 
 }  // namespace
 
-std::string str(const Manner& manner) {
+std::string str(const LaunchMode& launch_mode) {
     std::string text;
     const auto say = [&](bool holds, const std::string& word) {
         if (holds) text += (text.empty() ? "" : "+") + word;
     };
-    say(manner.captured, "captured");
-    say(manner.in_place, "in_place");
-    say(manner.fresh, "fresh");
-    say(manner.delayed, "delayed");
-    say(manner.shift != 0, fmt::format("shift{}", manner.shift));
+    say(launch_mode.captured, "captured");
+    say(launch_mode.in_place, "in_place");
+    say(launch_mode.fresh, "fresh");
+    say(launch_mode.delayed, "delayed");
+    say(launch_mode.shift != 0, fmt::format("shift{}", launch_mode.shift));
     return text.empty() ? "plain" : text;
 }
 
@@ -312,9 +313,9 @@ Case parse_case(std::string_view line) {
 
 std::string objection(const Case& c) {
     if (!traits(c.format).is_float) return fmt::format("{} is no float format", name(c.format));
-    if (c.hidden < 1 || c.hidden > most_hidden) return fmt::format("hidden {}; 1 to {}", c.hidden, most_hidden);
+    if (c.hidden < 1 || c.hidden > max_hidden) return fmt::format("hidden {}; 1 to {}", c.hidden, max_hidden);
     if (c.column >= c.hidden) return fmt::format("column {} is outside of hidden {}", c.column, c.hidden);
-    if (c.x.empty() || c.x.size() > most_ranks) return fmt::format("{} partials in x; 1 to {}", c.x.size(), most_ranks);
+    if (c.x.empty() || c.x.size() > max_ranks) return fmt::format("{} partials in x; 1 to {}", c.x.size(), max_ranks);
     for (const Bits bits : c.x)
         if ((bits & ~traits(c.format).mask()) != 0) return "a partial is wider than the format";
     for (const auto& [side, letter] : {std::pair{&c.a, 'a'}, std::pair{&c.b, 'b'}})

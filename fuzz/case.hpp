@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "model/combine.hpp"
+#include "model/combine/scheme.hpp"
+#include "model/nccl/topology.hpp"
+#include "model/sum/reduction_tree.hpp"
 
 namespace samesum::fuzz {
 
@@ -48,17 +50,17 @@ private:
 };
 
 /// How real ranks run a call; none of it may show in the bits. The model does not look at it.
-struct Manner {
+struct LaunchMode {
     bool captured = false;  ///< from a CUDA graph
     bool in_place = false;  ///< the result takes the place of the rank's own rows
     bool fresh = false;     ///< on a communicator made for this call
     bool delayed = false;   ///< behind a producer that still runs on the stream
     int shift = 0;          ///< elements by which the buffers are off their alignment
 
-    friend bool operator==(const Manner&, const Manner&) = default;
+    friend bool operator==(const LaunchMode&, const LaunchMode&) = default;
 };
 /// "captured+in_place+shift3", or "plain".
-[[nodiscard]] std::string str(const Manner& manner);
+[[nodiscard]] std::string str(const LaunchMode& launch_mode);
 
 /// One way to make the token's row: where the token lies, and which call is made on which communicator.
 struct Side {
@@ -74,7 +76,7 @@ struct Side {
     int ranks_per_node = 1;            ///< consecutive ranks that share a node
     NcclVersion nccl{};                ///< whose rules hold
     int threads = 0;                   ///< of a channel where the protocol is the side's; 0: NCCL's usual number
-    Manner manner{};
+    LaunchMode launch_mode{};
     std::vector<int> seats;             ///< seats[i] contributes x[i], other ranks -0; empty: rank i contributes x[i]
     std::optional<ReductionTree> tree;  ///< of Maker::tree alone; then the fields above mean nothing
 

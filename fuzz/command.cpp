@@ -16,9 +16,11 @@
 #include "fuzz/live.hpp"
 #include "fuzz/report.hpp"
 #include "fuzz/small_worlds.hpp"
-#include "impl/crew.hpp"
-#include "impl/flags.hpp"
-#include "model/cli.hpp"
+#include "impl/commands/flags.hpp"
+#include "impl/ranks/launched_job.hpp"
+#include "model/support/files.hpp"
+#include "model/support/options.hpp"
+#include "model/support/progress.hpp"
 
 namespace samesum {
 namespace {
@@ -120,17 +122,17 @@ std::shared_ptr<Backend> make_backend(const Options& options, Limits& limits, st
     const auto of_live = [&] {
         LiveOptions live;
         // The model goes no further than 16.
-        if (gpu::crew() != nullptr) live.ranks = {std::min(gpu::crew()->ranks(), 16)};
+        if (gpu::launched_job() != nullptr) live.ranks = {std::min(gpu::launched_job()->ranks(), 16)};
         if (!limits.ranks.empty()) live.ranks = limits.ranks;
         live.ranks_per_node = options.get<int>("ranks-per-node");
         live.graph_files = options.find<std::vector<std::string>>("graph-file").value_or(std::vector<std::string>{});
         live.mps = options.get<std::string>("mps");
-        live.patience_s = options.get<double>("patience");
+        live.timeout_s = options.get<double>("patience");
         live.fault = options.get<std::string>("fault");
         if (live.mps != "auto" && live.mps != "on" && live.mps != "off")
             throw UsageError(fmt::format("--mps '{}'; auto, on or off would be right", live.mps));
         if (live.ranks_per_node < 0) throw UsageError("--ranks-per-node is less than 0");
-        if (!(live.patience_s > 0)) throw UsageError("--patience takes a time above 0");
+        if (!(live.timeout_s > 0)) throw UsageError("--patience takes a time above 0");
         return nccl_backend(live);
     };
     if (word == "model") return std::make_shared<ModelBackend>();
@@ -365,18 +367,19 @@ Exit fuzz_command(std::span<const std::string> arguments) {
     std::vector<Evidence> evidence;
     const auto corpus = options.find<std::string>("corpus");
     if (corpus) replay_corpus(*corpus, *backend, evidence);
-    std::vector<Hunt> hunts = hunt_faults(campaign.seed, 2000);
+    std::vector<FaultSearch> hunts = hunt_faults(campaign.seed, 2000);
     std::string no_faults;
     if (live && options.has("self-test")) {
         try {
-            for (Hunt& hunt : hunt_faults_of_ranks(*backend, campaign.seed, 2000)) hunts.push_back(std::move(hunt));
+            for (FaultSearch& hunt : hunt_faults_of_ranks(*backend, campaign.seed, 2000))
+                hunts.push_back(std::move(hunt));
         } catch (const UsageError& error) {
             no_faults = error.what();
         }
     }
     if (options.has("self-test")) {
         std::size_t caught = 0;
-        for (const Hunt& hunt : hunts) {
+        for (const FaultSearch& hunt : hunts) {
             caught += hunt.caught;
             fmt::print("{:<28} {:<9} {:>5} cases of {}\n    {}\n", hunt.fault->name,
                        hunt.caught ? "caught" : "SURVIVED", hunt.cases, hunt.fault->property, hunt.fault->sentence);

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <vector>
 
+#include "model/arithmetic/hop_arithmetic.hpp"
+
 namespace samesum::fuzz {
 namespace {
 

@@ -20,7 +20,7 @@ struct Fault {
     std::vector<Scheme> schemes{};                    ///< that show it; empty: all
 };
 [[nodiscard]] std::span<const Fault> faults();
-/// Those that impl/'s combines can be built with (impl/combine.hpp).
+/// Those that impl/'s combines can be built with (impl/combine/combine.hpp).
 [[nodiscard]] std::span<const Fault> faults_of_ranks();
 
 }  // namespace samesum::fuzz

@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "fuzz/backend.hpp"
-#include "model/error.hpp"
-#include "model/witness.hpp"
+#include "model/sum/witness.hpp"
+#include "model/support/error.hpp"
 
 namespace samesum::fuzz {
 namespace {
@@ -45,12 +45,10 @@ std::uint64_t Draw::below(std::uint64_t bound) {
     return static_cast<std::uint64_t>((static_cast<Wide>(random_.next()) * bound) >> 64);
 }
 
-int Draw::between(int least, int most) {
-    return least + static_cast<int>(below(static_cast<std::uint64_t>(most - least) + 1));
-}
+int Draw::between(int min, int max) { return min + static_cast<int>(below(static_cast<std::uint64_t>(max - min) + 1)); }
 
-bool Limits::allows_ranks(int least, int most) const {
-    return ranks.empty() || std::any_of(ranks.begin(), ranks.end(), [&](int n) { return n >= least && n <= most; });
+bool Limits::allows_ranks(int min, int max) const {
+    return ranks.empty() || std::any_of(ranks.begin(), ranks.end(), [&](int n) { return n >= min && n <= max; });
 }
 
 bool Limits::allows(Scheme scheme) const {
@@ -86,20 +84,20 @@ Format Draw::format() {
     return one_in(3) ? Format::bfloat16 : pick(float_formats);
 }
 
-int Draw::ranks(int least, int most) {
+int Draw::ranks(int min, int max) {
     if (world() != nullptr) {
-        if (world()->ranks < least || world()->ranks > most) throw NotHere{};
+        if (world()->ranks < min || world()->ranks > max) throw NotHere{};
         return world()->ranks;
     }
     if (limits_ != nullptr && !limits_->ranks.empty()) {
         std::vector<int> allowed;
         for (const int n : limits_->ranks)
-            if (n >= least && n <= most) allowed.push_back(n);
+            if (n >= min && n <= max) allowed.push_back(n);
         ensure(!allowed.empty(), "properties that the limits leave no ranks are left out");
         return pick(allowed);
     }
-    const int cap = std::clamp(3 + size_ / 8, least, most);
-    return one_in(2) ? std::min(cap, std::max(4, least)) : between(least, cap);
+    const int cap = std::clamp(3 + size_ / 8, min, max);
+    return one_in(2) ? std::min(cap, std::max(4, min)) : between(min, cap);
 }
 
 Bits draw_edge(Draw& draw, Format format) {
@@ -137,7 +135,7 @@ std::vector<Bits> draw_partials(Draw& draw, Format format, std::size_t count, Da
             for (Bits& bits : x) bits = wide(std::min(t.precision(), 12));
             break;
         case Data::ladder: {
-            const Bits big = swallowing_power(format);
+            const Bits big = absorption_threshold(format);
             for (std::size_t i = 0; i < count; ++i) {
                 const Bits step = static_cast<Bits>(draw.below(2)) << t.fraction_bits;
                 x[i] = i % 3 == 0 ? big + step : i % 3 == 1 ? (big + step) | t.sign() : draw_sign(draw, t) | t.one();
@@ -215,7 +213,7 @@ Rings draw_rings(Draw& draw, int ranks, bool one_ring) {
 
 std::vector<std::uint64_t> draw_sizes(Draw& draw, int ranks, bool equal, bool spread) {
     const auto n = static_cast<std::size_t>(ranks);
-    const auto most = static_cast<std::uint64_t>(1 + draw.size() / 10);
+    const auto max = static_cast<std::uint64_t>(1 + draw.size() / 10);
     std::vector<std::uint64_t> sizes(n);
     if (const std::uint64_t rows = draw.fixed_rows(); rows > 0) {
         if (equal && rows % n != 0) throw NotHere{};
@@ -238,20 +236,20 @@ std::vector<std::uint64_t> draw_sizes(Draw& draw, int ranks, bool equal, bool sp
     }
     switch (equal ? 0 : draw.below(6)) {
         case 0:
-            std::fill(sizes.begin(), sizes.end(), 1 + draw.below(most));
+            std::fill(sizes.begin(), sizes.end(), 1 + draw.below(max));
             break;
         case 1:  // one owner has everything
-            sizes[draw.below(n)] = 1 + draw.below(3 * most);
+            sizes[draw.below(n)] = 1 + draw.below(3 * max);
             break;
         case 2:  // alternating with nothing
-            for (std::size_t r = draw.below(2); r < n; r += 2) sizes[r] = 1 + draw.below(most);
+            for (std::size_t r = draw.below(2); r < n; r += 2) sizes[r] = 1 + draw.below(max);
             break;
         case 3:  // all the same but for one row
-            std::fill(sizes.begin(), sizes.end(), 1 + draw.below(most));
+            std::fill(sizes.begin(), sizes.end(), 1 + draw.below(max));
             sizes[draw.below(n)] += 1;
             break;
         default:
-            for (auto& size : sizes) size = draw.one_in(3) ? 0 : draw.below(2 * most);
+            for (auto& size : sizes) size = draw.one_in(3) ? 0 : draw.below(2 * max);
             break;
     }
     const auto owners = [&] {
@@ -259,20 +257,20 @@ std::vector<std::uint64_t> draw_sizes(Draw& draw, int ranks, bool equal, bool sp
     };
     const std::size_t wanted = std::min<std::size_t>(spread ? 2 : 1, n);
     for (std::size_t r = draw.below(n); owners() < wanted; r = (r + 1) % n)
-        if (sizes[r] == 0) sizes[r] = 1 + draw.below(most);
+        if (sizes[r] == 0) sizes[r] = 1 + draw.below(max);
     return sizes;
 }
 
-Manner draw_manner(Draw& draw) {
-    Manner manner;
-    if (draw.world() == nullptr || !draw.world()->manners) return manner;
-    manner.captured = draw.one_in(8);
-    manner.in_place = draw.one_in(4);
-    manner.shift = draw.one_in(4) ? draw.between(1, 7) : 0;
-    manner.delayed = draw.one_in(256);
+LaunchMode draw_manner(Draw& draw) {
+    LaunchMode launch_mode;
+    if (draw.world() == nullptr || !draw.world()->manners) return launch_mode;
+    launch_mode.captured = draw.one_in(8);
+    launch_mode.in_place = draw.one_in(4);
+    launch_mode.shift = draw.one_in(4) ? draw.between(1, 7) : 0;
+    launch_mode.delayed = draw.one_in(256);
     // A communicator takes as long as hundreds of calls.
-    manner.fresh = draw.one_in(2048);
-    return manner;
+    launch_mode.fresh = draw.one_in(2048);
+    return launch_mode;
 }
 
 void draw_straddling(Draw& draw, Case& c, Side& side) {
@@ -377,7 +375,7 @@ std::optional<Side> without_rank(const Side& side, int r, int heir) {
 /// Preferred patterns, the simplest first.
 std::vector<Bits> simple_values(Format format) {
     const FormatTraits& t = traits(format);
-    const Bits big = swallowing_power(format);
+    const Bits big = absorption_threshold(format);
     return {0, t.one(), t.one() | t.sign(), big, big | t.sign(), t.sign()};
 }
 
@@ -404,11 +402,11 @@ std::optional<Case> with_witness(const Case& c) {
 }
 
 /// Small ones first; large numbers shrink in large steps, so that shrinking is quick.
-std::vector<std::uint64_t> smaller_numbers(std::uint64_t number, std::uint64_t least) {
+std::vector<std::uint64_t> smaller_numbers(std::uint64_t number, std::uint64_t min) {
     std::vector<std::uint64_t> found;
-    for (const std::uint64_t less : {least, least + 1, number / 2, number > 1 ? std::bit_floor(number - 1) : 0,
+    for (const std::uint64_t less : {min, min + 1, number / 2, number > 1 ? std::bit_floor(number - 1) : 0,
                                      number - number / 4, number <= 8 ? number - 1 : number})
-        if (less >= least && less < number && std::find(found.begin(), found.end(), less) == found.end())
+        if (less >= min && less < number && std::find(found.begin(), found.end(), less) == found.end())
             found.push_back(less);
     return found;
 }
@@ -508,26 +506,26 @@ std::vector<Case> simpler(const Case& c) {
                 simple.b = *b;
                 offer(std::move(simple));
             }
-    if (c.a.manner != Manner{} || c.b.manner != Manner{}) {
+    if (c.a.launch_mode != LaunchMode{} || c.b.launch_mode != LaunchMode{}) {
         Case simple = c;
-        simple.a.manner = simple.b.manner = {};
+        simple.a.launch_mode = simple.b.launch_mode = {};
         offer(simple);
-        simple.a.manner = c.a.manner;
+        simple.a.launch_mode = c.a.launch_mode;
         offer(simple);
-        simple.a.manner = {};
-        simple.b.manner = c.b.manner;
+        simple.a.launch_mode = {};
+        simple.b.launch_mode = c.b.launch_mode;
         offer(std::move(simple));
         for (Side Case::*side : {&Case::a, &Case::b}) {
-            const auto without = [&](auto Manner::*part) {
+            const auto without = [&](auto LaunchMode::*part) {
                 Case less = c;
-                (less.*side).manner.*part = {};
+                (less.*side).launch_mode.*part = {};
                 offer(std::move(less));
             };
-            without(&Manner::captured);
-            without(&Manner::in_place);
-            without(&Manner::fresh);
-            without(&Manner::delayed);
-            without(&Manner::shift);
+            without(&LaunchMode::captured);
+            without(&LaunchMode::in_place);
+            without(&LaunchMode::fresh);
+            without(&LaunchMode::delayed);
+            without(&LaunchMode::shift);
         }
     }
     if (auto simple = with_witness(c)) found.push_back(std::move(*simple));
@@ -664,7 +662,7 @@ std::vector<std::string_view> classes(const Case& c) {
     // What the partials really are, not what the generator meant them to be.
     bool nan = false, infinite = false, subnormal = false, negative_zero = false, largest = false, cancels = false;
     std::size_t zeros = 0;
-    int least = 1 << t.exponent_bits, most = 0;
+    int min = 1 << t.exponent_bits, max = 0;
     for (std::size_t i = 0; i < c.x.size(); ++i) {
         const Bits bits = c.x[i];
         nan |= is_nan(c.format, bits);
@@ -676,8 +674,8 @@ std::vector<std::string_view> classes(const Case& c) {
         if (is_zero(c.format, bits) || !is_finite(c.format, bits)) continue;
         for (std::size_t j = 0; j < i; ++j) cancels |= (c.x[j] ^ t.sign()) == bits;
         const auto field = static_cast<int>((bits & ~t.sign()) >> t.fraction_bits);
-        least = std::min(least, field);
-        most = std::max(most, field);
+        min = std::min(min, field);
+        max = std::max(max, field);
     }
     const auto label = [&](bool holds, std::string_view text) {
         if (holds) labels.push_back(text);
@@ -688,7 +686,7 @@ std::vector<std::string_view> classes(const Case& c) {
     label(negative_zero, "data: -0");
     label(largest, "data: largest");
     label(cancels, "data: cancels");
-    label(most - least >= t.precision(), "data: wide");
+    label(max - min >= t.precision(), "data: wide");
     label(zeros > 0, "data: k of n");
     label(zeros > 0 && zeros + 1 >= c.x.size() && c.x.size() > 1, "data: 1 of n");
     for (const Side* side : {&c.a, &c.b}) {
@@ -714,7 +712,7 @@ std::vector<std::string_view> classes(const Case& c) {
         labels.push_back(side->rings.size() == 1 ? "rings: one channel"
                          : one_ring              ? "rings: one on all channels"
                                                  : "rings: different");
-        const Manner &of_a = c.a.manner, &of_b = c.b.manner;
+        const LaunchMode &of_a = c.a.launch_mode, &of_b = c.b.launch_mode;
         label(of_a.captured || of_b.captured, "run: captured");
         label(of_a.in_place || of_b.in_place, "run: in place");
         label(of_a.fresh || of_b.fresh, "run: fresh communicator");

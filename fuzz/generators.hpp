@@ -30,7 +30,7 @@ struct Limits {
     std::shared_ptr<const World> world{};  ///< that real ranks are open as
 
     [[nodiscard]] bool allows(Scheme scheme) const;
-    [[nodiscard]] bool allows_ranks(int least, int most) const;
+    [[nodiscard]] bool allows_ranks(int min, int max) const;
 };
 
 /// What a property needs is not to be had in the world that the case is drawn for.
@@ -55,7 +55,7 @@ public:
     /// 0 .. bound - 1; bound > 0.
     [[nodiscard]] std::uint64_t below(std::uint64_t bound);
     /// least .. most, both included.
-    [[nodiscard]] int between(int least, int most);
+    [[nodiscard]] int between(int min, int max);
     [[nodiscard]] bool one_in(std::uint64_t n) { return below(n) == 0; }
     template <class Container>
     [[nodiscard]] auto pick(const Container& from) {
@@ -73,7 +73,7 @@ public:
     [[nodiscard]] int size() const { return size_; }
     /// A float format, and a number of ranks between least and most, as the limits allow.
     [[nodiscard]] Format format();
-    [[nodiscard]] int ranks(int least, int most);
+    [[nodiscard]] int ranks(int min, int max);
     /// One of these, as the limits allow.
     [[nodiscard]] Scheme scheme(std::span<const Scheme> among);
     [[nodiscard]] Protocol protocol();
@@ -126,7 +126,7 @@ inline constexpr std::array all_data{Data::wide,       Data::ladder,   Data::tie
 /// model's own schedule.
 void draw_straddling(Draw& draw, Case& c, Side& side);
 /// How a call is run, where that can be chosen.
-[[nodiscard]] Manner draw_manner(Draw& draw);
+[[nodiscard]] LaunchMode draw_manner(Draw& draw);
 
 [[nodiscard]] rc::Gen<Bits> edge_bits(Format format);
 [[nodiscard]] rc::Gen<std::vector<Bits>> partials(Format format, std::size_t count, Data data);

@@ -8,9 +8,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "model/buffer_sum.hpp"
-#include "model/cli.hpp"
-#include "model/error.hpp"
+#include "model/nccl/buffer_sum.hpp"
+#include "model/support/error.hpp"
+#include "model/support/options.hpp"
+#include "model/support/progress.hpp"
 
 namespace samesum::fuzz {
 namespace {
@@ -135,7 +136,7 @@ void LiveBackend::suit(const Request& request) {
                (!with_rings || (same_rings(world.rings, rings_of(request.comm)) && world.nccl == request.comm.version &&
                                 world.threads == request.comm.settings.threads.value_or(0)));
     };
-    if (open_ && suits(*open_, true) && !request.manner.fresh) return;
+    if (open_ && suits(*open_, true) && !request.launch_mode.fresh) return;
     if (open_ && suits(*open_, true)) return open(*open_);
     std::vector<World> candidates;
     for (const World& world : worlds_)
@@ -167,10 +168,10 @@ gpu::CombineRun LiveBackend::run_of(const Request& request) const {
     run.root = request.options.root;
     run.accumulation = request.options.accumulation;
     run.fault = fault_;
-    run.captured = request.manner.captured;
-    run.in_place = request.manner.in_place;
-    run.shift = request.manner.shift;
-    run.delay_s = request.manner.delayed ? 0.0005 : 0;
+    run.captured = request.launch_mode.captured;
+    run.in_place = request.launch_mode.in_place;
+    run.shift = request.launch_mode.shift;
+    run.delay_s = request.launch_mode.delayed ? 0.0005 : 0;
     run.digest = false;  // whole results are compared
     return run;
 }
@@ -206,8 +207,8 @@ const LiveBackend::Filler& LiveBackend::filler_of(const Partials& partials) {
     };
     auto found = std::find_if(fillers_.begin(), fillers_.end(), fits);
     if (found == fillers_.end()) {
-        constexpr std::size_t most_fillers = 64;
-        if (fillers_.size() >= most_fillers)
+        constexpr std::size_t max_fillers = 64;
+        if (fillers_.size() >= max_fillers)
             fillers_.erase(std::min_element(fillers_.begin(), fillers_.end(),
                                             [](const Filler& a, const Filler& b) { return a.used < b.used; }));
         Filler filler{partials.format(), partials.fill(), partials.routing().hidden, partials.ranks(), {}};
@@ -276,8 +277,8 @@ std::vector<Bits> LiveBackend::combine_row(const Request& request, const Partial
     std::vector<Bits> bits(request.routing.hidden);
     for (std::uint64_t column = 0; column < bits.size(); ++column)
         bits[column] = load(request.format, result, row * request.routing.hidden + column);
-    constexpr std::size_t most_remembered = 2;
-    if (remembered_.size() >= most_remembered) remembered_.pop_back();
+    constexpr std::size_t max_remembered = 2;
+    if (remembered_.size() >= max_remembered) remembered_.pop_back();
     if (row == partials.row())
         remembered_.insert(remembered_.begin(), Remembered{fuzz::str(*open_), run, partials, bits});
     last_is_whole_ = true;

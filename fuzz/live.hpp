@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "fuzz/backend.hpp"
-#include "impl/live_ranks.hpp"
+#include "impl/ranks/live_ranks.hpp"
 
 namespace samesum::fuzz {
 
@@ -43,7 +43,7 @@ struct LiveOptions {
     int ranks_per_node = 0;  ///< 0: all if the GPUs suffice, else 1
     std::vector<std::string> graph_files{};
     std::string mps = "auto";
-    double patience_s = 60;
+    double timeout_s = 60;
     std::string fault = "none";  ///< a planted mistake of impl/, in builds that obey
 };
 

@@ -7,9 +7,10 @@
 #include <numeric>
 
 #include "fuzz/live.hpp"
-#include "impl/judge.hpp"
-#include "impl/plugin.hpp"
-#include "model/error.hpp"
+#include "impl/check/compare_with_model.hpp"
+#include "impl/check/plugin.hpp"
+#include "model/support/error.hpp"
+#include "model/support/options.hpp"
 
 namespace samesum::fuzz {
 namespace {
@@ -32,7 +33,7 @@ public:
             options.mps = options_.mps == "on"    ? gpu::MpsUse::on
                           : options_.mps == "off" ? gpu::MpsUse::off
                                                   : gpu::MpsUse::automatic;
-            options.patience_s = options_.patience_s;
+            options.timeout_s = options_.timeout_s;
             ranks_ = std::make_unique<gpu::LiveRanks>(options, hardware_);
         }
         gpu::NcclEnvironment environment;

@@ -9,9 +9,9 @@
 #include <bit>
 #include <numeric>
 
-#include "model/error.hpp"
-#include "model/invariance.hpp"
-#include "model/native.hpp"
+#include "model/combine/invariance.hpp"
+#include "model/sum/native_sum.hpp"
+#include "model/support/error.hpp"
 
 namespace samesum::fuzz {
 namespace {
@@ -26,7 +26,7 @@ std::uint64_t rows(const Side& side) { return Routing{side.sizes, 1}.rows(); }
 /// A token somewhere: format, partials, and side a; b is the same.
 struct Wanted {
     Scheme scheme = Scheme::fixed_root;
-    int least_ranks = 2, most_ranks = 16;
+    int min_ranks = 2, max_ranks = 16;
     bool one_ring = true;
     bool spread = false;  ///< two owners at least
     bool pat = false;     ///< reduce_scatter may be PAT
@@ -51,7 +51,7 @@ void draw_place(Draw& draw, Case& c, Side& side, const Wanted& wanted) {
 Case draw_token(Draw& draw, const Wanted& wanted) {
     Case c;
     c.format = draw.format();
-    const int ranks = draw.ranks(wanted.least_ranks, wanted.most_ranks);
+    const int ranks = draw.ranks(wanted.min_ranks, wanted.max_ranks);
     c.hidden = draw.hidden();
     c.column = draw.below(c.hidden);
     c.fill = draw.fill();
@@ -138,7 +138,7 @@ void move_token(Draw& draw, Case& c, Invariance invariance, const Wanted& wanted
 
 /// The sides are the same but for how the calls are run.
 bool alike(Side expected, const Side& b) {
-    expected.manner = b.manner;
+    expected.launch_mode = b.launch_mode;
     return expected == b;
 }
 
@@ -190,7 +190,7 @@ Property invariance_of(Scheme scheme, Invariance invariance, bool any_rings, Ver
     const bool pat = only_pat || scheme == Scheme::reduce_scatter ||
                      (scheme == Scheme::vllm_default && invariance != Invariance::count);
     const Wanted wanted{.scheme = scheme,
-                        .least_ranks = any_rings && !free_rings ? 4 : 3,
+                        .min_ranks = any_rings && !free_rings ? 4 : 3,
                         .one_ring = !any_rings && !free_rings,
                         .spread = invariance == Invariance::owner,
                         .pat = pat,
@@ -204,7 +204,7 @@ Property invariance_of(Scheme scheme, Invariance invariance, bool any_rings, Ver
         .scope = "3 to 16 ranks, every float format",
         .expected = expected,
         .of_orders = expected == Verdict::upheld,
-        .least_ranks = wanted.least_ranks,
+        .min_ranks = wanted.min_ranks,
         .shares_side = true,
         .schemes = {scheme},
     };
@@ -289,10 +289,10 @@ Property three_ranks() {
                           "the others commute",
                       .scope = "3 ranks, any rings",
                       .of_orders = true,
-                      .least_ranks = 3,
-                      .most_ranks = 3,
+                      .min_ranks = 3,
+                      .max_ranks = 3,
                       .schemes = {Scheme::fixed_root}};
-    const Wanted wanted{.scheme = Scheme::fixed_root, .least_ranks = 3, .most_ranks = 3, .one_ring = false};
+    const Wanted wanted{.scheme = Scheme::fixed_root, .min_ranks = 3, .max_ranks = 3, .one_ring = false};
     property.draw = [=](Draw& draw) {
         Case c = draw_token(draw, wanted);
         move_token(draw, c, Invariance::routing, wanted);
@@ -313,13 +313,13 @@ Property two_ranks() {
                       .sentence = "with 2 ranks every scheme makes the same bits, wherever the token lies",
                       .scope = "2 ranks, every pair of schemes",
                       .headline = true,
-                      .least_ranks = 2,
-                      .most_ranks = 2,
+                      .min_ranks = 2,
+                      .max_ranks = 2,
                       .shares_side = true,
                       .schemes = {all_schemes.begin(), all_schemes.end()}};
     property.draw = [](Draw& draw) {
         const Wanted wanted{
-            .scheme = draw.scheme(all_schemes), .least_ranks = 2, .most_ranks = 2, .one_ring = false, .pat = true};
+            .scheme = draw.scheme(all_schemes), .min_ranks = 2, .max_ranks = 2, .one_ring = false, .pat = true};
         Case c = draw_token(draw, wanted);
         draw.next_side();
         c.b.scheme = draw.scheme(all_schemes);
@@ -343,10 +343,10 @@ Property broadcast_equals_root() {
                       .sentence = "both are one ncclReduce to the root and then pure movement",
                       .scope = "3 to 16 ranks, any rings",
                       .of_orders = true,
-                      .least_ranks = 3,
+                      .min_ranks = 3,
                       .schemes = {Scheme::fixed_root}};
     property.draw = [](Draw& draw) {
-        Case c = draw_token(draw, {.scheme = Scheme::fixed_root, .least_ranks = 3, .one_ring = false});
+        Case c = draw_token(draw, {.scheme = Scheme::fixed_root, .min_ranks = 3, .one_ring = false});
         c.b.scheme = Scheme::reduce_broadcast;
         return c;
     };
@@ -368,12 +368,12 @@ Property ordered_agree() {
                       .scope = "3 to 16 ranks",
                       .headline = true,
                       .of_orders = true,
-                      .least_ranks = 3};
+                      .min_ranks = 3};
     static constexpr std::array ordered{Scheme::gather_ordered, Scheme::exchange_ordered, Scheme::direct_ordered};
     property.schemes = {ordered.begin(), ordered.end()};
     property.shares_side = true;
     property.draw = [](Draw& draw) {
-        const Wanted wanted{.scheme = draw.scheme(ordered), .least_ranks = 3, .one_ring = false};
+        const Wanted wanted{.scheme = draw.scheme(ordered), .min_ranks = 3, .one_ring = false};
         Case c = draw_token(draw, wanted);
         draw.next_side();
         c.b.scheme = draw.scheme(ordered);
@@ -398,11 +398,11 @@ Property exact_order_free() {
         .scope = "3 to 16 ranks, permuted and regrouped",
         .headline = true,
         .of_orders = true,
-        .least_ranks = 3,
+        .min_ranks = 3,
         .shares_side = true,
         .schemes = {Scheme::exact}};
     property.draw = [](Draw& draw) {
-        Wanted wanted{.scheme = Scheme::exact, .least_ranks = 3, .one_ring = false};
+        Wanted wanted{.scheme = Scheme::exact, .min_ranks = 3, .one_ring = false};
         Case c = draw_token(draw, wanted);
         draw.next_side();
         const int ranks = c.a.ranks() + (draw.world() != nullptr || draw.one_in(2) ? 0 : draw.between(1, 6));
@@ -442,7 +442,7 @@ Property pure_movement() {
                       .schemes = {all_schemes.begin(), all_schemes.end()}};
     property.draw = [](Draw& draw) {
         const Wanted wanted{
-            .scheme = draw.scheme(all_schemes), .least_ranks = 1, .most_ranks = 16, .one_ring = false, .pat = true};
+            .scheme = draw.scheme(all_schemes), .min_ranks = 1, .max_ranks = 16, .one_ring = false, .pat = true};
         Case c = draw_token(draw, wanted);
         c.x.resize(1);
         if (draw.one_in(3)) c.x.front() = draw_edge(draw, c.format);
@@ -469,11 +469,11 @@ Property predicted() {
                       .scope = "3 to 16 ranks, every scheme, any rings",
                       .headline = true,
                       .of_orders = true,
-                      .least_ranks = 3,
+                      .min_ranks = 3,
                       .schemes = {all_schemes.begin(), all_schemes.end()}};
     property.draw = [](Draw& draw) {
         const bool one_ring = draw.world() != nullptr ? draw.world()->one_ring() : draw.one_in(2);
-        const Wanted wanted{.scheme = draw.scheme(all_schemes), .least_ranks = 3, .one_ring = one_ring, .pat = true};
+        const Wanted wanted{.scheme = draw.scheme(all_schemes), .min_ranks = 3, .one_ring = one_ring, .pat = true};
         Case c = draw_token(draw, wanted);
         c.b.maker = Maker::prediction;
         return c;
@@ -496,7 +496,7 @@ Property call_repeats() {
                       .schemes = {all_schemes.begin(), all_schemes.end()}};
     property.draw = [](Draw& draw) {
         const bool one_ring = draw.world() != nullptr && draw.world()->one_ring();
-        const Wanted wanted{.scheme = draw.scheme(all_schemes), .least_ranks = 2, .one_ring = one_ring, .pat = true};
+        const Wanted wanted{.scheme = draw.scheme(all_schemes), .min_ranks = 2, .one_ring = one_ring, .pat = true};
         return draw_token(draw, wanted);
     };
     property.objection = [](const Case& c) -> std::string {
@@ -511,11 +511,11 @@ Property any_root() {
                       .sentence = "the root may be any rank",
                       .scope = "3 to 16 ranks, one ring",
                       .expected = Verdict::refuted,
-                      .least_ranks = 3,
+                      .min_ranks = 3,
                       .shares_side = true,
                       .schemes = {Scheme::fixed_root}};
     property.draw = [](Draw& draw) {
-        Case c = draw_token(draw, {.scheme = Scheme::fixed_root, .least_ranks = 3});
+        Case c = draw_token(draw, {.scheme = Scheme::fixed_root, .min_ranks = 3});
         draw.next_side();
         c.b.root = (c.a.root + draw.between(1, c.a.ranks() - 1)) % c.a.ranks();
         return c;
@@ -570,18 +570,18 @@ rc::Shrinkable<Case> shrinkable(const Property& property, Case c) {
 }
 
 bool fits(const Property& property, const Limits& limits) {
-    if (!limits.allows_ranks(property.least_ranks, property.most_ranks)) return false;
+    if (!limits.allows_ranks(property.min_ranks, property.max_ranks)) return false;
     if (property.schemes.empty()) return limits.schemes.empty();
     return std::any_of(property.schemes.begin(), property.schemes.end(), [&](Scheme s) { return limits.allows(s); });
 }
 
 Case draw_case(const Property& property, Draw draw) {
     const bool live = draw.world() != nullptr;
-    const Manner manner = live ? draw_manner(draw) : Manner{};
+    const LaunchMode launch_mode = live ? draw_manner(draw) : LaunchMode{};
     Case c = property.draw(draw);
     c.property = property.name;
-    c.a.manner = manner;
-    if (live) c.b.manner = draw_manner(draw);
+    c.a.launch_mode = launch_mode;
+    if (live) c.b.launch_mode = draw_manner(draw);
     return c;
 }
 

@@ -12,7 +12,7 @@
 #include "fuzz/backend.hpp"
 #include "fuzz/case.hpp"
 #include "fuzz/generators.hpp"
-#include "model/evidence.hpp"
+#include "model/support/ledger.hpp"
 
 namespace samesum::fuzz {
 
@@ -24,7 +24,7 @@ struct Property {
     Verdict expected = Verdict::upheld;  ///< refuted: the claim is false, and the campaign must find that out
     bool headline = false;               ///< stands in the ledger of `samesum verify`
     bool of_orders = false;              ///< empty unless the data could tell another order
-    int least_ranks = 1, most_ranks = 16;
+    int min_ranks = 1, max_ranks = 16;
     bool shares_side = false;       ///< may several cases have side a in common?
     std::vector<Scheme> schemes{};  ///< of which it draws some; empty: it makes no calls
     std::function<Case(Draw&)> draw{};

@@ -19,7 +19,7 @@
 #include <sstream>
 #include <utility>
 
-#include "model/cli.hpp"
+#include "model/support/files.hpp"
 
 namespace samesum::fuzz {
 
@@ -61,7 +61,7 @@ std::uint64_t digest_of(std::span<const Tally> tallies) {
     return digest;
 }
 
-nlohmann::ordered_json json_of(const Head& head, std::span<const Tally> tallies, std::span<const Hunt> hunts,
+nlohmann::ordered_json json_of(const Head& head, std::span<const Tally> tallies, std::span<const FaultSearch> hunts,
                                std::span<const Evidence> evidence) {
     nlohmann::ordered_json document{{"seed", head.seed},
                                     {"commit", head.commit},
@@ -77,7 +77,7 @@ nlohmann::ordered_json json_of(const Head& head, std::span<const Tally> tallies,
                                    {"differing", tally.differing},
                                    {"digest", fmt::format("{:016x}", tally.digest)},
                                    {"seconds", tally.seconds}};
-        if (tally.property->of_orders) row["telling"] = tally.telling;
+        if (tally.property->of_orders) row["telling"] = tally.order_sensitive;
         row["classes"] = tally.classes;
         if (tally.finding)
             row["finding"] = {{"kind", tally.finding->kind},
@@ -92,7 +92,7 @@ nlohmann::ordered_json json_of(const Head& head, std::span<const Tally> tallies,
     for (const auto& [combination, count] : all_combinations(tallies))
         document["combinations"][fmt::format("{} on {}", str(combination), combination.channels)] = count;
     document["faults"] = nlohmann::ordered_json::array();
-    for (const Hunt& hunt : hunts)
+    for (const FaultSearch& hunt : hunts)
         document["faults"].push_back({{"fault", hunt.fault->name},
                                       {"property", hunt.fault->property},
                                       {"caught", hunt.caught},

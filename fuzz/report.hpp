@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fuzz/campaign.hpp"
-#include "model/evidence.hpp"
+#include "model/support/ledger.hpp"
 
 namespace samesum::fuzz {
 
@@ -24,7 +24,7 @@ struct Head {
 [[nodiscard]] std::uint64_t digest_of(std::span<const Tally> tallies);
 
 [[nodiscard]] nlohmann::ordered_json json_of(const Head& head, std::span<const Tally> tallies,
-                                             std::span<const Hunt> hunts, std::span<const Evidence> evidence);
+                                             std::span<const FaultSearch> hunts, std::span<const Evidence> evidence);
 /// One testcase for each line of evidence, a failure where it did not come out as claimed.
 [[nodiscard]] std::string junit_of(const Head& head, std::span<const Evidence> evidence);
 /// A finding that did not come out as claimed, as a file that replays it.

@@ -13,11 +13,11 @@
 #include <set>
 #include <thread>
 
-#include "model/cli.hpp"
-#include "model/error.hpp"
-#include "model/native.hpp"
-#include "model/random.hpp"
-#include "model/witness.hpp"
+#include "model/arithmetic/random.hpp"
+#include "model/sum/native_sum.hpp"
+#include "model/sum/witness.hpp"
+#include "model/support/error.hpp"
+#include "model/support/progress.hpp"
 
 namespace samesum::fuzz {
 namespace {
@@ -52,11 +52,11 @@ public:
     void more(std::uint64_t number) { visited_ += number; }
 
     /// `telling`: how often a mistake could have shown; 0 makes the line vacuous.
-    [[nodiscard]] Evidence decided(std::uint64_t telling, std::string_view of_what) {
+    [[nodiscard]] Evidence decided(std::uint64_t order_sensitive, std::string_view of_what) {
         evidence_.verdict = failures_ > 0 ? Verdict::refuted : Verdict::upheld;
         evidence_.decided_by = fmt::format("exhausted {}", visited_);
-        evidence_.detail = fmt::format("{} checks, {} failed; {} {}", checks_, failures_, telling, of_what);
-        if (telling == 0 || visited_ == 0) {
+        evidence_.detail = fmt::format("{} checks, {} failed; {} {}", checks_, failures_, order_sensitive, of_what);
+        if (order_sensitive == 0 || visited_ == 0) {
             evidence_.verdict = Verdict::inconclusive;
             evidence_.detail = "vacuous: " + evidence_.detail;
         }
@@ -142,7 +142,7 @@ Evidence every_owner_assignment(Backend& backend, int tokens) {
     Visit visit("every_owner_assignment",
                 "a token's bits depend on its owner in schemes that follow it, in others on nothing",
                 fmt::format("1 to {} tokens, 1 to 4 ranks, every scheme", tokens));
-    std::uint64_t telling = 0;
+    std::uint64_t order_sensitive = 0;
     for (int ranks = 1; ranks <= 4; ++ranks) {
         const Place place = place_of(backend, ranks, plain_ring(ranks));
         // What (scheme, token, owner) made first; owner 0 stands for all where it must not matter.
@@ -177,10 +177,11 @@ Evidence every_owner_assignment(Backend& backend, int tokens) {
         }
         for (const auto& [key, bits] : first) {
             const auto& [scheme, token, owner] = key;
-            if (owner > 0 && first.count({scheme, token, 0}) > 0) telling += bits != first.at({scheme, token, 0});
+            if (owner > 0 && first.count({scheme, token, 0}) > 0)
+                order_sensitive += bits != first.at({scheme, token, 0});
         }
     }
-    return visit.decided(telling, "pairs of owners show in the bits of schemes that follow them");
+    return visit.decided(order_sensitive, "pairs of owners show in the bits of schemes that follow them");
 }
 
 Evidence every_sizes_vector(Backend& backend, int total) {
@@ -188,7 +189,7 @@ Evidence every_sizes_vector(Backend& backend, int total) {
                 fmt::format("0 to {} rows on 4 ranks, every scheme", total));
     const Place place = place_of(backend, 4, {0, 2, 1, 3});
     const Ring ring = place.comm.topology.ring(0);
-    std::uint64_t telling = 0;
+    std::uint64_t order_sensitive = 0;
     std::vector<int> sizes(4);
     std::vector<int> tokens;
     for_each_vector(sizes, total + 1, [&] {
@@ -216,7 +217,7 @@ Evidence every_sizes_vector(Backend& backend, int total) {
                     const HopArithmetic hop(format);
                     Bits sum = x[0];
                     for (std::size_t i = 1; i < x.size(); ++i) sum = hop.add(sum, x[i]);
-                    telling += scheme == Scheme::exact && sum != exact_sum(format, x);
+                    order_sensitive += scheme == Scheme::exact && sum != exact_sum(format, x);
                     if (scheme == Scheme::exact) sum = exact_sum(format, x);
                     const Bits got = result[row * hidden + column];
                     visit.check(got == sum, [&] {
@@ -227,14 +228,14 @@ Evidence every_sizes_vector(Backend& backend, int total) {
             }
         }
     });
-    return visit.decided(telling, "elements whose exact sum is another than that by additions");
+    return visit.decided(order_sensitive, "elements whose exact sum is another than that by additions");
 }
 
 Evidence every_tree(int leaves) {
     Visit visit("every_tree",
                 "a tree reads back as printed, and every other one than rank order has a witness against it",
                 fmt::format("2 to {} leaves", leaves));
-    std::uint64_t telling = 0;
+    std::uint64_t order_sensitive = 0;
     for (int n = 2; n <= leaves; ++n) {
         std::vector<int> ranks(static_cast<std::size_t>(n));
         std::iota(ranks.begin(), ranks.end(), 0);
@@ -250,17 +251,17 @@ Evidence every_tree(int leaves) {
             visit.check(ReductionTree::parse(text) == tree && tree.canonical() == tree, say);
             const auto witness = separating_witness(tree, rank_order, format);
             visit.check(witness.has_value() == !same_order(tree, rank_order), say);
-            telling += witness.has_value();
+            order_sensitive += witness.has_value();
         }
         visit.check(seen.size() == expected, [&] { return fmt::format("{} trees of {} leaves", seen.size(), n); });
     }
-    return visit.decided(telling, "trees other than rank order");
+    return visit.decided(order_sensitive, "trees other than rank order");
 }
 
 Evidence every_float8_pair() {
     Visit visit("every_float8_pair", "addition commutes, and is the exact sum rounded once",
                 "float8_e4m3 and float8_e5m2");
-    std::uint64_t telling = 0;
+    std::uint64_t order_sensitive = 0;
     for (const Format f : {Format::float8_e4m3, Format::float8_e5m2}) {
         const HopArithmetic hop(f);
         for (Bits x = 0; x < 256; ++x)
@@ -272,17 +273,17 @@ Evidence every_float8_pair() {
                     return fmt::format("{}: {} + {} makes {}, exactly {}", name(f), hex(f, x), hex(f, y), hex(f, sum),
                                        hex(f, exact_sum(f, both)));
                 });
-                telling += !is_nan(f, sum) && !add_is_exact(f, x, y);
+                order_sensitive += !is_nan(f, sum) && !add_is_exact(f, x, y);
             }
     }
-    return visit.decided(telling, "sums that are rounded");
+    return visit.decided(order_sensitive, "sums that are rounded");
 }
 
 Evidence every_float8_triple() {
     Visit visit("every_float8_triple",
                 "the exact sum of three values is their sum in doubles, rounded once, in any order",
                 "float8_e4m3 and float8_e5m2, every order");
-    std::uint64_t telling = 0;
+    std::uint64_t order_sensitive = 0;
     for (const Format f : {Format::float8_e4m3, Format::float8_e5m2}) {
         const FormatTraits& t = traits(f);
         const std::uint8_t* const sums = float8_sums(f).data();
@@ -290,7 +291,7 @@ Evidence every_float8_triple() {
         for (Bits x = 0; x < 256; ++x) value[x] = to_double(f, x);
         // What a slice of first values comes to; slices are shared out among threads.
         struct Slice {
-            std::uint64_t visited = 0, telling = 0;
+            std::uint64_t visited = 0, order_sensitive = 0;
             std::optional<std::array<Bits, 3>> wrong{};
         };
         const auto slice_of = [&](Bits x) {
@@ -298,7 +299,7 @@ Evidence every_float8_triple() {
             for (Bits y = 0; y < 256; ++y)
                 for (Bits z = 0; z < 256; ++z) {
                     ++slice.visited;
-                    slice.telling += sums[sums[x << 8 | y] << 8 | z] != sums[x << 8 | sums[y << 8 | z]];
+                    slice.order_sensitive += sums[sums[x << 8 | y] << 8 | z] != sums[x << 8 | sums[y << 8 | z]];
                     const std::array all{x, y, z};
                     const Bits sum = exact_sum(f, all);
                     Bits expected = 0;
@@ -327,14 +328,14 @@ Evidence every_float8_triple() {
         for (std::thread& thread : threads) thread.join();
         for (const Slice& slice : slices) {
             visit.more(slice.visited);
-            telling += slice.telling;
+            order_sensitive += slice.order_sensitive;
             visit.check(!slice.wrong, [&] {
                 return fmt::format("{}: {} {} {}", name(f), hex(f, (*slice.wrong)[0]), hex(f, (*slice.wrong)[1]),
                                    hex(f, (*slice.wrong)[2]));
             });
         }
     }
-    return visit.decided(telling, "triples whose sum by additions depends on the order");
+    return visit.decided(order_sensitive, "triples whose sum by additions depends on the order");
 }
 
 std::vector<Evidence> small_worlds(Backend& backend, Worlds which) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fuzz/backend.hpp"
-#include "model/evidence.hpp"
+#include "model/support/ledger.hpp"
 
 namespace samesum::fuzz {
 

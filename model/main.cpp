@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 
-#include "model/cli.hpp"
-#include "model/commands.hpp"
+#include "model/commands/commands.hpp"
+#include "model/support/program.hpp"
 
 int main(int argc, char** argv) {
     using namespace samesum;

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "model/error.hpp"
+#include "model/support/error.hpp"
 
 namespace samesum {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "model/cli.hpp"
+#include "model/support/program.hpp"
 #include "proofs/commands.hpp"
-#include "proofs/solver.hpp"
+#include "proofs/engine/solver.hpp"
 
 int main(int argc, char** argv) {
     using namespace samesum;

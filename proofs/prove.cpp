@@ -7,11 +7,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "model/cli.hpp"
-#include "proofs/assumptions.hpp"
-#include "proofs/child.hpp"
+#include "model/support/files.hpp"
+#include "model/support/options.hpp"
+#include "model/support/progress.hpp"
+#include "proofs/claims/assumptions.hpp"
 #include "proofs/commands.hpp"
-#include "proofs/obligation.hpp"
+#include "proofs/engine/obligation.hpp"
+#include "model/support/subprocess.hpp"
 
 namespace samesum {
 namespace {
@@ -67,7 +69,7 @@ Exit cross_check(const std::string& solver, std::vector<Script> all, double limi
         jobs.push_back({script.name,
                         [&script, &command, &folder, limit] {
                             const Answer answer =
-                                ask_second(command, fmt::format("{}/{}.smt2", folder, script.name), limit);
+                                check_with_second(command, fmt::format("{}/{}.smt2", folder, script.name), limit);
                             return fmt::format("{} {}", name(answer.satisfiable), answer.why);
                         },
                         0});
@@ -82,7 +84,7 @@ Exit cross_check(const std::string& solver, std::vector<Script> all, double limi
     for (std::size_t i = 0; i < all.size(); ++i) {
         const std::string said = results[i].output.value_or("unknown " + results[i].why);
         const std::string word = said.substr(0, said.find(' '));
-        if (all[i].expected == Satisfiable::unknown || word == name(all[i].expected)) {
+        if (all[i].expected == SatResult::unknown || word == name(all[i].expected)) {
             ++agree;
             continue;
         }

@@ -9,14 +9,16 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "model/cli.hpp"
-#include "model/format.hpp"
-#include "model/launch.hpp"
-#include "proofs/assumptions.hpp"
-#include "proofs/child.hpp"
+#include "model/arithmetic/format.hpp"
+#include "model/support/files.hpp"
+#include "model/support/launcher.hpp"
+#include "model/support/options.hpp"
+#include "model/support/progress.hpp"
+#include "proofs/claims/assumptions.hpp"
+#include "proofs/claims/vllm_scenario.hpp"
 #include "proofs/commands.hpp"
-#include "proofs/obligation.hpp"
-#include "proofs/scenario_claims.hpp"
+#include "proofs/engine/obligation.hpp"
+#include "model/support/subprocess.hpp"
 
 namespace samesum {
 namespace {

@@ -14,19 +14,19 @@
 #include <vector>
 
 #include "impl/dropin/communicator_state.hpp"
-#include "impl/dropin/player.hpp"
 #include "impl/dropin/policy.hpp"
 #include "impl/dropin/real_nccl.hpp"
 #include "impl/dropin/recorder.hpp"
+#include "impl/dropin/replacement.hpp"
 #include "impl/dropin/samesum_nccl.h"
 #include "impl/dropin/thread.hpp"
-#include "model/error.hpp"
+#include "model/support/error.hpp"
 
 namespace samesum::dropin {
 namespace {
 
 /// A communicator that does not block answers "in progress"; a combine of ours goes on when that is over.
-ncclResult_t settled(ncclComm_t comm, ncclResult_t result) {
+ncclResult_t wait_until_ready(ncclComm_t comm, ncclResult_t result) {
     while (result == ncclInProgress && comm != nullptr) {
         ncclResult_t state = ncclSuccess;
         const ncclResult_t asked = forward<&ncclCommGetAsyncError>("ncclCommGetAsyncError", comm, &state);
@@ -36,10 +36,10 @@ ncclResult_t settled(ncclComm_t comm, ncclResult_t result) {
 }
 
 /// NCCL on its own account, or a part of our combine: no policy applies.
-bool passes() { return this_thread().in_nccl > 0 || this_thread().playing != nullptr; }
+bool is_internal() { return this_thread().in_nccl > 0 || this_thread().playing != nullptr; }
 
 ncclResult_t passed(const DataCall& call) {
-    return this_thread().in_nccl > 0 ? forward(call) : settled(call.comm, forward(call));
+    return this_thread().in_nccl > 0 ? forward(call) : wait_until_ready(call.comm, forward(call));
 }
 
 /// Refused at once, and again where the group ends: a program may look there only.
@@ -62,8 +62,8 @@ ncclResult_t defer(const DataCall& call) {
 }
 
 /// A call of the program's.
-ncclResult_t meet(const DataCall& call) {
-    if (passes()) return passed(call);
+ncclResult_t handle_call(const DataCall& call) {
+    if (is_internal()) return passed(call);
     const Configuration& asked = configuration();
     if (!asked.complaint.empty()) return complain(ncclInvalidArgument, asked.complaint);
     if (asked.policy == Policy::none || call.comm == nullptr) return forward(call);
@@ -79,7 +79,7 @@ ncclResult_t meet(const DataCall& call) {
             case Decision::Act::refuse:
                 return refuse(decision.why);
             case Decision::Act::replace:
-                return thread.groups > 0 ? defer(call) : play({&call, 1});
+                return thread.groups > 0 ? defer(call) : run_replaced({&call, 1});
         }
     } catch (const std::exception& error) {
         // Who only watches changes nothing: NCCL will say what is wrong with such a communicator.
@@ -89,8 +89,8 @@ ncclResult_t meet(const DataCall& call) {
 }
 
 /// May communicators be made? Not under a policy that is not understood or that cannot be kept.
-ncclResult_t may_start() {
-    if (passes()) return ncclSuccess;
+ncclResult_t check_configuration() {
+    if (is_internal()) return ncclSuccess;
     const Configuration& asked = configuration();
     if (!asked.complaint.empty()) return complain(ncclInvalidArgument, asked.complaint);
     if (asked.records && !recorder().complaint().empty()) return complain(ncclInvalidArgument, recorder().complaint());
@@ -112,7 +112,7 @@ std::string own_mark() {
 std::string mark_in(const ncclUniqueId& id) { return {std::end(id.internal) - mark_bytes, std::end(id.internal)}; }
 
 ncclResult_t mark(ncclUniqueId* id) {
-    if (passes() || id == nullptr || !configuration().replaces()) return ncclSuccess;
+    if (is_internal() || id == nullptr || !configuration().replaces()) return ncclSuccess;
     const std::string unused(mark_bytes, '\0'), own = own_mark();
     if (mark_in(*id) != unused)
         return complain(ncclSystemError,
@@ -125,7 +125,7 @@ ncclResult_t mark(ncclUniqueId* id) {
 ncclResult_t check_mark(const ncclUniqueId& id) {
     const std::string found = mark_in(id), own = own_mark();
     const bool marked = found.starts_with("samesum:");
-    if (passes() || found == own || (!marked && !configuration().replaces())) return ncclSuccess;
+    if (is_internal() || found == own || (!marked && !configuration().replaces())) return ncclSuccess;
     const auto words = [](const std::string& mark) {
         return mark[0] == '\0' ? std::string("none that replaces") : std::string(mark.c_str() + 8);
     };
@@ -137,13 +137,13 @@ ncclResult_t check_mark(const ncclUniqueId& id) {
 
 template <auto exported, class... Arguments>
 ncclResult_t start(const char* name, Arguments... arguments) {
-    const ncclResult_t allowed = may_start();
+    const ncclResult_t allowed = check_configuration();
     return allowed == ncclSuccess ? forward<exported>(name, arguments...) : allowed;
 }
 
 template <auto exported, class... Arguments>
 ncclResult_t start_with(std::span<const ncclUniqueId> ids, const char* name, Arguments... arguments) {
-    if (const ncclResult_t allowed = may_start(); allowed != ncclSuccess) return allowed;
+    if (const ncclResult_t allowed = check_configuration(); allowed != ncclSuccess) return allowed;
     for (const ncclUniqueId& id : ids)
         if (const ncclResult_t alike = check_mark(id); alike != ncclSuccess) return alike;
     return forward<exported>(name, arguments...);
@@ -153,7 +153,7 @@ ncclResult_t group_start() {
     const ncclResult_t result = forward<&ncclGroupStart>("ncclGroupStart");
     static std::atomic<std::uint64_t> groups{0};
     Thread& thread = this_thread();
-    if (passes() || result != ncclSuccess) return result;
+    if (is_internal() || result != ncclSuccess) return result;
     if (++thread.groups == 1) thread.group = configuration().records ? ++groups : 1;
     return result;
 }
@@ -161,7 +161,7 @@ ncclResult_t group_start() {
 /// True when the outermost group ends here.
 bool leaves_group() {
     Thread& thread = this_thread();
-    if (passes() || thread.groups == 0 || --thread.groups > 0) return false;
+    if (is_internal() || thread.groups == 0 || --thread.groups > 0) return false;
     thread.group = 0;
     return true;
 }
@@ -173,8 +173,8 @@ ncclResult_t end_of_group(ncclResult_t result) {
     const ncclResult_t refused = std::exchange(thread.group_result, ncclSuccess);
     if (refused != ncclSuccess) return refused;
     if (deferred.empty()) return result;
-    result = settled(deferred.front().comm, result);
-    return result == ncclSuccess ? play(deferred) : result;
+    result = wait_until_ready(deferred.front().comm, result);
+    return result == ncclSuccess ? run_replaced(deferred) : result;
 }
 
 /// Before a communicator goes for good.
@@ -184,7 +184,7 @@ void close(ncclComm_t comm) {
     try {
         const Playing playing(comm);
         const std::lock_guard lock(state->mutex());
-        const OnDevice device(state->device());
+        const DeviceGuard device(state->device());
         state->close();
     } catch (const std::exception& error) {
         (void)answer_of(error, true);
@@ -256,12 +256,12 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-    if (!passes()) close(comm);
+    if (!is_internal()) close(comm);
     return forward<&ncclCommFinalize>("ncclCommFinalize", comm);
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-    if (!passes()) {
+    if (!is_internal()) {
         close(comm);
         forget(comm);
     }
@@ -269,7 +269,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    if (!passes()) abandon(comm);
+    if (!is_internal()) abandon(comm);
     return forward<&ncclCommAbort>("ncclCommAbort", comm);
 }
 
@@ -279,7 +279,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
 }
 
 const char* ncclGetLastError(ncclComm_t comm) {
-    if (!passes() && !this_thread().last_error.empty()) return this_thread().last_error.c_str();
+    if (!is_internal() && !this_thread().last_error.empty()) return this_thread().last_error.c_str();
     static const auto function = reinterpret_cast<decltype(&ncclGetLastError)>(real_function("ncclGetLastError"));
     return function != nullptr ? function(comm) : this_thread().last_error.c_str();
 }
@@ -295,57 +295,57 @@ SAMESUM_BOTH_NAMES(ncclResetDebugInit)
 
 ncclResult_t ncclReduce(const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
                         ncclComm_t comm, cudaStream_t stream) {
-    return meet({Function::reduce, send, receive, count, type, op, root, comm, stream});
+    return handle_call({Function::reduce, send, receive, count, type, op, root, comm, stream});
 }
 
 ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream) {
-    return meet({Function::reduce_scatter, send, receive, count, type, op, 0, comm, stream});
+    return handle_call({Function::reduce_scatter, send, receive, count, type, op, 0, comm, stream});
 }
 
 ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
-    return meet({Function::all_reduce, send, receive, count, type, op, 0, comm, stream});
+    return handle_call({Function::all_reduce, send, receive, count, type, op, 0, comm, stream});
 }
 
 ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream) {
-    return meet({Function::all_gather, send, receive, count, type, ncclSum, 0, comm, stream});
+    return handle_call({Function::all_gather, send, receive, count, type, ncclSum, 0, comm, stream});
 }
 
 ncclResult_t ncclAlltoAll(const void* send, void* receive, size_t count, ncclDataType_t type, ncclComm_t comm,
                           cudaStream_t stream) {
-    return meet({Function::all_to_all, send, receive, count, type, ncclSum, 0, comm, stream});
+    return handle_call({Function::all_to_all, send, receive, count, type, ncclSum, 0, comm, stream});
 }
 
 ncclResult_t ncclGather(const void* send, void* receive, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                         cudaStream_t stream) {
-    return meet({Function::gather, send, receive, count, type, ncclSum, root, comm, stream});
+    return handle_call({Function::gather, send, receive, count, type, ncclSum, root, comm, stream});
 }
 
 ncclResult_t ncclScatter(const void* send, void* receive, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                          cudaStream_t stream) {
-    return meet({Function::scatter, send, receive, count, type, ncclSum, root, comm, stream});
+    return handle_call({Function::scatter, send, receive, count, type, ncclSum, root, comm, stream});
 }
 
 ncclResult_t ncclBcast(void* buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                        cudaStream_t stream) {
-    return meet({Function::bcast, nullptr, buffer, count, type, ncclSum, root, comm, stream});
+    return handle_call({Function::bcast, nullptr, buffer, count, type, ncclSum, root, comm, stream});
 }
 
 ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
-    return meet({Function::broadcast, send, receive, count, type, ncclSum, root, comm, stream});
+    return handle_call({Function::broadcast, send, receive, count, type, ncclSum, root, comm, stream});
 }
 
 ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-    return meet({Function::send, send, nullptr, count, type, ncclSum, peer, comm, stream});
+    return handle_call({Function::send, send, nullptr, count, type, ncclSum, peer, comm, stream});
 }
 
 ncclResult_t ncclRecv(void* receive, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-    return meet({Function::receive, nullptr, receive, count, type, ncclSum, peer, comm, stream});
+    return handle_call({Function::receive, nullptr, receive, count, type, ncclSum, peer, comm, stream});
 }
 
 ncclResult_t ncclGroupStart() { return group_start(); }
@@ -353,7 +353,8 @@ ncclResult_t ncclGroupStart() { return group_start(); }
 ncclResult_t ncclGroupEnd() {
     const bool outermost = leaves_group();
     const ncclResult_t result = forward<&ncclGroupEnd>("ncclGroupEnd");
-    if (this_thread().in_nccl == 0 && this_thread().playing != nullptr) return settled(this_thread().playing, result);
+    if (this_thread().in_nccl == 0 && this_thread().playing != nullptr)
+        return wait_until_ready(this_thread().playing, result);
     return outermost ? end_of_group(result) : result;
 }
 
@@ -421,7 +422,7 @@ ncclResult_t samesumCombine(ncclComm_t comm, const char* scheme, const char* acc
         std::optional<Scheme> named;
         if (word != "auto") named = parse_scheme(word);
         const std::lock_guard lock(state.mutex());
-        const OnDevice device(state.device());
+        const DeviceGuard device(state.device());
         state.combine(named, request, partial, result, stream);
         return ncclSuccess;
     } catch (const std::exception& error) {

@@ -9,7 +9,7 @@
 #include <shared_mutex>
 #include <unordered_map>
 
-#include "model/error.hpp"
+#include "model/support/error.hpp"
 
 namespace samesum::dropin {
 namespace {
@@ -45,18 +45,18 @@ Capture capture_of(cudaStream_t stream) {
     return status == cudaStreamCaptureStatusNone ? 0 : capture;
 }
 
-OnDevice::OnDevice(int device) {
+DeviceGuard::DeviceGuard(int device) {
     int now = -1;
     if (cudaGetDevice(&now) != cudaSuccess || now == device || device < 0) return;
     if (cudaSetDevice(device) == cudaSuccess) before_ = now;
 }
 
-OnDevice::~OnDevice() {
+DeviceGuard::~DeviceGuard() {
     if (before_ >= 0) cudaSetDevice(before_);
 }
 
 Scratch::~Scratch() {
-    const Relaxed relaxed;
+    const RelaxedCaptureGuard relaxed;
     for (const Block& block : blocks_) cudaFree(block.data);
 }
 
@@ -65,7 +65,7 @@ std::byte* Scratch::reserve(std::size_t bytes) {
     if (!blocks_.empty() && blocks_.back().bytes >= bytes) return blocks_.back().data;
     // Twice the last one at least: all the small ones that are kept then take no more than the last.
     const std::size_t fresh = std::max(bytes, blocks_.empty() ? 0 : 2 * blocks_.back().bytes);
-    const Relaxed relaxed;
+    const RelaxedCaptureGuard relaxed;
     void* data = nullptr;
     gpu::check(cudaMalloc(&data, fresh), "cudaMalloc");
     blocks_.push_back({static_cast<std::byte*>(data), fresh});
@@ -89,15 +89,15 @@ gpu::PeerMemory* CommunicatorState::peers(Capture capture) {
         require_no_capture(capture, "direct_ordered maps the peers' memory");
         // All ranks hear the same answer, so none waits for one that has given up.
         if (!nvlink_joins_all(capture)) {
-            (void)gpu::meet_neighbours(comm_);
+            (void)gpu::discover_peers(comm_);
             throw UsageError(
                 "direct_ordered needs ranks that see each other's memory over NVLink, a process for each; "
                 "another rank does not; ordered would be right");
         }
         // A kernel that gave up would leave a wrong result behind; NCCL's wait for ever, too, and frameworks watch
         // them.
-        constexpr double patience_s = 1e6;
-        peers_ = std::make_unique<gpu::PeerMemory>(comm_, patience_s);
+        constexpr double timeout_s = 1e6;
+        peers_ = std::make_unique<gpu::PeerMemory>(comm_, timeout_s);
     }
     return peers_.get();
 }
@@ -107,27 +107,27 @@ void CommunicatorState::combine(std::optional<Scheme> scheme, gpu::CombineReques
     const Capture capture = capture_of(stream);
     request.scheme =
         scheme ? *scheme : gpu::fastest_ordered(nvlink_joins_all(capture), request.routing, request.format);
-    Scope& scope = scopes_[capture];
+    CaptureState& capture_state = capture_states_[capture];
     const bool direct = request.scheme == Scheme::direct_ordered;
-    gpu::PeerMemory* const letterboxes = direct ? peers(capture) : nullptr;
-    std::byte* const workspace = scope.lanes[stream].workspace.reserve(gpu::workspace_bytes(request, rank()));
+    gpu::PeerMemory* const receive_slots = direct ? peers(capture) : nullptr;
+    std::byte* const workspace = capture_state.scratch[stream].workspace.reserve(gpu::workspace_bytes(request, rank()));
     // The letterboxes serve one call at a time.
-    if (direct && scope.last && scope.last_stream != stream) scope.last->hold(stream);
-    gpu::combine(request, partial, result, workspace, letterboxes, comm_, stream);
+    if (direct && capture_state.last && capture_state.last_stream != stream) capture_state.last->hold(stream);
+    gpu::combine(request, partial, result, workspace, receive_slots, comm_, stream);
     if (!direct) return;
-    if (!scope.last) scope.last.emplace();
-    scope.last->record(stream);
-    scope.last_stream = stream;
+    if (!capture_state.last) capture_state.last.emplace();
+    capture_state.last->record(stream);
+    capture_state.last_stream = stream;
 }
 
-std::byte* CommunicatorState::pack_room(std::size_t bytes, cudaStream_t stream) {
-    return scopes_[capture_of(stream)].lanes[stream].pack.reserve(bytes);
+std::byte* CommunicatorState::packing_buffer(std::size_t bytes, cudaStream_t stream) {
+    return capture_states_[capture_of(stream)].scratch[stream].pack.reserve(bytes);
 }
 
 void CommunicatorState::close() {
     if (!peers_) return;
-    const auto eager = scopes_.find(0);
-    if (eager != scopes_.end() && eager->second.last) (void)cudaEventSynchronize(eager->second.last->get());
+    const auto eager = capture_states_.find(0);
+    if (eager != capture_states_.end() && eager->second.last) (void)cudaEventSynchronize(eager->second.last->get());
     peers_->close();
     peers_.reset();
 }

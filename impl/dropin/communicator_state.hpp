@@ -11,10 +11,10 @@
 #include <optional>
 #include <vector>
 
-#include "impl/combine.hpp"
-#include "impl/cuda.hpp"
-#include "impl/nccl.hpp"
-#include "impl/peer_memory.hpp"
+#include "impl/combine/combine.hpp"
+#include "impl/device/cuda.hpp"
+#include "impl/device/nccl.hpp"
+#include "impl/kernels/peer_memory.hpp"
 
 namespace samesum::dropin {
 
@@ -23,24 +23,24 @@ using Capture = unsigned long long;
 [[nodiscard]] Capture capture_of(cudaStream_t stream);
 
 /// While it lives this thread may allocate though some stream is being captured, as NCCL does itself.
-class Relaxed {
+class RelaxedCaptureGuard {
 public:
-    Relaxed() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-    ~Relaxed() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-    Relaxed(const Relaxed&) = delete;
-    Relaxed& operator=(const Relaxed&) = delete;
+    RelaxedCaptureGuard() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    ~RelaxedCaptureGuard() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    RelaxedCaptureGuard(const RelaxedCaptureGuard&) = delete;
+    RelaxedCaptureGuard& operator=(const RelaxedCaptureGuard&) = delete;
 
 private:
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
 /// While it lives the communicator's device is the current one.
-class OnDevice {
+class DeviceGuard {
 public:
-    explicit OnDevice(int device);
-    ~OnDevice();
-    OnDevice(const OnDevice&) = delete;
-    OnDevice& operator=(const OnDevice&) = delete;
+    explicit DeviceGuard(int device);
+    ~DeviceGuard();
+    DeviceGuard(const DeviceGuard&) = delete;
+    DeviceGuard& operator=(const DeviceGuard&) = delete;
 
 private:
     int before_ = -1;
@@ -86,20 +86,20 @@ public:
     void combine(std::optional<Scheme> scheme, gpu::CombineRequest request, const void* partial, void* result,
                  cudaStream_t stream);
     /// Scratch memory of this stream that no combine uses.
-    [[nodiscard]] std::byte* pack_room(std::size_t bytes, cudaStream_t stream);
+    [[nodiscard]] std::byte* packing_buffer(std::size_t bytes, cudaStream_t stream);
     [[nodiscard]] bool has_peers() const { return peers_ != nullptr; }
     /// Gives the peers' memory back. Collective, like ncclCommFinalize and ncclCommDestroy, which it goes before.
     void close();
 
 private:
-    struct Lane {
+    struct StreamScratch {
         Scratch workspace, pack;
     };
     /// All of one capture, or all outside of captures (0): what orders calls from several streams there. Graphs may run
     /// beside each other, so each has scratch memory of its own, until the communicator goes. The letterboxes are one
     /// for all: graphs that hold direct_ordered's calls on one communicator must not overlap.
-    struct Scope {
-        std::map<cudaStream_t, Lane> lanes;
+    struct CaptureState {
+        std::map<cudaStream_t, StreamScratch> scratch;
         std::optional<gpu::Event> last;  ///< of direct_ordered's calls
         cudaStream_t last_stream = nullptr;
     };
@@ -111,7 +111,7 @@ private:
     std::uint64_t number_;
     std::atomic<const void*> introduced_by_{nullptr};
     std::mutex mutex_;
-    std::map<Capture, Scope> scopes_;
+    std::map<Capture, CaptureState> capture_states_;
     std::unique_ptr<gpu::PeerMemory> peers_;
     std::optional<bool> nvlink_joins_all_;
 };

@@ -4,9 +4,9 @@
 
 #include <array>
 
+#include "impl/device/nccl.hpp"
 #include "impl/dropin/real_nccl.hpp"
-#include "impl/nccl.hpp"
-#include "model/error.hpp"
+#include "model/support/error.hpp"
 
 namespace samesum::dropin {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "model/format.hpp"
+#include "model/arithmetic/format.hpp"
 
 namespace samesum::dropin {
 

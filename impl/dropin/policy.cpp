@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "model/error.hpp"
+#include "model/support/error.hpp"
 
 namespace samesum::dropin {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "impl/dropin/data_call.hpp"
-#include "model/combine.hpp"
+#include "model/combine/scheme.hpp"
 
 namespace samesum::dropin {
 

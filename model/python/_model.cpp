@@ -10,12 +10,13 @@
 #include <algorithm>
 #include <tuple>
 
-#include "model/buffer_sum.hpp"
-#include "model/combine.hpp"
-#include "model/error.hpp"
-#include "model/order_book.hpp"
-#include "model/reachable.hpp"
-#include "model/scenario.hpp"
+#include "model/analysis/order_diff.hpp"
+#include "model/combine/combine.hpp"
+#include "model/commands/call_flags.hpp"
+#include "model/input/call_description.hpp"
+#include "model/nccl/buffer_sum.hpp"
+#include "model/sum/reachable.hpp"
+#include "model/support/error.hpp"
 
 namespace samesum {
 namespace {
@@ -61,7 +62,7 @@ struct PlannedCall {
 
 /// A book's trees as text; one that cannot be observed has none, but a reason.
 using Trees = std::vector<std::tuple<std::optional<std::string>, std::string>>;
-Trees trees_of(const OrderBook& book) {
+Trees trees_of(const OrderTable& book) {
     Trees trees;
     for (std::size_t i = 0; i < book.size(); ++i) {
         const Order& order = book.order(i);
@@ -71,18 +72,18 @@ Trees trees_of(const OrderBook& book) {
 }
 
 /// (begin, end, order, channel) of the first rows of [from, to), and the trees that they number.
-auto rows(const PlannedCall& call, std::uint64_t from, std::uint64_t to, std::size_t most) {
-    OrderBook book;
+auto rows(const PlannedCall& call, std::uint64_t from, std::uint64_t to, std::size_t max) {
+    OrderTable book;
     std::vector<std::tuple<std::uint64_t, std::uint64_t, std::size_t, int>> found;
-    for (const OrderRow& row : rows_of(call.plan.schedule, book, from, to, most))
+    for (const OrderRow& row : rows_of(call.plan.schedule, book, from, to, max))
         found.emplace_back(row.begin, row.end, row.order, row.channel);
     return std::tuple(found, trees_of(book));
 }
 
 /// (elements compared, changed, ranges in all, (begin, end, old order, new order), trees).
-auto diff(const PlannedCall& before, const PlannedCall& after, std::uint64_t offset, std::size_t most) {
-    OrderBook book;
-    const OrderChanges changes = order_changes(before.plan, after.plan, offset, most, book);
+auto diff(const PlannedCall& before, const PlannedCall& after, std::uint64_t offset, std::size_t max) {
+    OrderTable book;
+    const OrderChanges changes = order_changes(before.plan, after.plan, offset, max, book);
     std::vector<std::tuple<std::uint64_t, std::uint64_t, std::size_t, std::size_t>> found;
     for (const OrderChange& change : changes.changes)
         found.emplace_back(change.begin, change.end, change.old_order, change.new_order);

@@ -1,0 +1,132 @@
+// NCCL deals a call's elements to channels in cells; a call may begin on a channel that the call before it left half
+// full, fill whole channels, and end in another half-full one:
+//
+//   channel   0         1          2          3
+//             [task A ][A hi|B lo][ B mid   ][B hi    ]
+//
+// SPDX-License-Identifier: Apache-2.0
+#include "model/nccl/partition.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/nccl/channel_split.hpp"
+#include "model/support/error.hpp"
+
+namespace samesum {
+namespace {
+
+std::uint64_t element_bytes(const Call& call) { return static_cast<std::uint64_t>(traits(call.format).bytes()); }
+
+/// LL carries a flag beside each word, so its traffic counts four times.
+std::uint64_t weight(const Task& task, int ranks) {
+    return traffic_weight(task.call.collective, ranks) * (task.choice.protocol == Protocol::ll ? 4 : 1);
+}
+
+}  // namespace
+
+std::uint64_t traffic_weight(Collective collective, int ranks) {
+    switch (collective) {
+        case Collective::all_reduce:
+            return 2;
+        case Collective::reduce_scatter:
+            return static_cast<std::uint64_t>(ranks);
+        default:
+            return 1;
+    }
+}
+
+bool is_nvls(Algorithm algorithm) { return algorithm == Algorithm::nvls || algorithm == Algorithm::nvls_tree; }
+
+std::vector<std::vector<ChannelPart>> partition(std::span<const Task> tasks, const Communicator& comm) {
+    // Kinds of task fill the channels independently of each other; they come sorted by kind.
+    const auto second = std::find_if(tasks.begin(), tasks.end(), [&](const Task& task) {
+        return is_nvls(task.choice.algorithm) != is_nvls(tasks.front().choice.algorithm);
+    });
+    if (second != tasks.end()) {
+        const auto first_kind = static_cast<std::size_t>(second - tasks.begin());
+        auto parts = partition(tasks.first(first_kind), comm);
+        auto rest = partition(tasks.subspan(first_kind), comm);
+        parts.insert(parts.end(), rest.begin(), rest.end());
+        return parts;
+    }
+    const bool rounds_up = comm.version >= NcclVersion{2, 29, 2};
+    const std::uint64_t min = rounds_up ? 32768 : 16384;
+    const bool nvls = !tasks.empty() && is_nvls(tasks.front().choice.algorithm);
+    const auto max = static_cast<std::uint64_t>(nvls ? nvls_channels : comm.channels());
+
+    std::uint64_t traffic = 0, wanted = 0;
+    for (const Task& task : tasks) {
+        traffic += std::max(min, task.call.count * element_bytes(task.call) * weight(task, comm.ranks()));
+        wanted += static_cast<std::uint64_t>(task.choice.max_channels);
+    }
+    const std::uint64_t channels = std::max<std::uint64_t>(1, std::min(wanted, max));
+    const std::uint64_t per_channel =
+        rounds_up ? channel_split::round_up(traffic / channels, std::uint64_t{16}) : std::max(min, traffic / channels);
+
+    std::vector<std::vector<ChannelPart>> parts;
+    channel_split::Filled<std::uint64_t> filled{0, 0};
+    for (const Task& task : tasks) {
+        const std::uint64_t bytes = element_bytes(task.call);
+        const std::uint64_t w = weight(task, comm.ranks());
+        const std::uint64_t cell = channel_split::cell_bytes(min, w);
+        const std::uint64_t cell_traffic = cell * w;
+        const channel_split::Deal<std::uint64_t> dealt =
+            channel_split::channel_split(channel_split::divide_up(task.call.count * bytes, cell),
+                                         channel_split::divide_up(per_channel, cell_traffic),
+                                         channel_split::room(filled, per_channel, cell_traffic), filled.channel, max);
+
+        std::vector<ChannelPart> own;
+        std::uint64_t begin = 0;
+        const auto give = [&](std::uint64_t cells) {
+            const std::uint64_t count = channel_split::given(cells, cell / bytes, begin, task.call.count);
+            own.push_back({static_cast<int>(dealt.channel + own.size()), begin, count});
+            begin += count;
+        };
+        give(dealt.low);
+        for (std::uint64_t i = 0; i < dealt.middle; ++i) give(dealt.full);
+        if (dealt.high > 0) give(dealt.high);
+        ensure(begin == task.call.count, "the channels' parts cover the call");
+
+        filled = channel_split::filled_after(dealt, filled, per_channel, cell_traffic, max);
+        parts.push_back(std::move(own));
+    }
+    return parts;
+}
+
+std::uint64_t chunk_elements(const Task& task, std::uint64_t part_count, const Communicator& comm) {
+    const Settings& settings = comm.settings;
+    const auto ranks = static_cast<std::uint64_t>(comm.ranks());
+    const std::uint64_t part_bytes =
+        part_count * element_bytes(task.call) * (task.call.collective == Collective::reduce_scatter ? ranks : 1);
+    std::uint64_t chunk = 0, grain = 0;
+    switch (task.choice.protocol) {
+        case Protocol::ll:
+            chunk = settings.ll_buffer / 8 / 2;
+            grain = 16;
+            break;
+        case Protocol::ll128:
+            chunk = settings.ll128_buffer / 8 / 16 * 15;
+            grain = 1920;
+            break;
+        case Protocol::simple:
+            chunk = settings.simple_buffer / 8;
+            grain = 512;
+            break;
+    }
+    if (task.choice.algorithm == Algorithm::ring && task.choice.protocol == Protocol::simple &&
+        task.call.collective != Collective::reduce)
+        chunk *= 4;  // chunkSteps, include/collectives.h
+    if (task.choice.algorithm == Algorithm::tree && task.choice.protocol == Protocol::ll128) {
+        const double per_node = static_cast<double>(comm.ranks()) / comm.nodes();
+        const double steps = 1 + std::floor(std::log2(comm.nodes())) + 0.1 * per_node;
+        const auto pieces = [&] { return static_cast<double>(part_bytes / chunk); };
+        while (pieces() < steps * 64 / per_node && chunk > 131072) chunk /= 2;
+        while (pieces() < steps * 16 / per_node && chunk > 32768) chunk /= 2;
+    }
+    if (task.choice.algorithm == Algorithm::pat)
+        while (chunk * 16 > part_bytes && chunk > 65536) chunk /= 2;
+    return chunk / grain * (grain / element_bytes(task.call));
+}
+
+}  // namespace samesum

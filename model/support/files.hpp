@@ -1,0 +1,18 @@
+// Whole files in and out: read at once, written completely or not at all.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace samesum {
+
+/// Writes the document to a file, complete or not at all ("-": to stdout). Throws UsageError when that cannot be done.
+void write_json(const std::string& file, const nlohmann::ordered_json& document);
+/// The same for any text.
+void write_file(const std::string& file, std::string_view text);
+/// Whole file as text ("-": stdin); throws UsageError naming the file.
+[[nodiscard]] std::string read_file(const std::string& file);
+
+}  // namespace samesum
