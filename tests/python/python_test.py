@@ -18,7 +18,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parent.parent
+SOURCE = Path(__file__).resolve().parents[2]
 STRICT = "SAMESUM_STRICT" in os.environ
 
 
