@@ -1,4 +1,4 @@
-// States by communicator, found quickly by the thread that used the same one last.
+// States by communicator; each thread caches the one it used last.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/dropin/communicator_state.hpp"
 
@@ -17,12 +17,12 @@ namespace {
 struct Registry {
     std::shared_mutex mutex;
     std::unordered_map<ncclComm_t, std::unique_ptr<CommunicatorState>> states;
-    std::uint64_t met = 0;
-    /// Changes when a state goes: what threads remember is then stale.
+    std::uint64_t created = 0;
+    /// Changes when a state is removed: the threads' cached states are then stale.
     std::atomic<std::uint64_t> generation{1};
 };
 /// Never destroyed: threads may outlive the end of main.
-Registry& registry() {
+Registry& communicators() {
     static auto& registry = *new Registry;
     return registry;
 }
@@ -30,7 +30,8 @@ Registry& registry() {
 void require_no_capture(Capture capture, std::string_view what) {
     if (capture != 0)
         throw UsageError(fmt::format(
-            "{} for the first time inside a CUDA graph's capture; one call before the capture would be right", what));
+            "{} at the first call, which cannot be captured into a CUDA graph; expected one call before the capture",
+            what));
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ Scratch::~Scratch() {
 std::byte* Scratch::reserve(std::size_t bytes) {
     if (bytes == 0) return nullptr;
     if (!blocks_.empty() && blocks_.back().bytes >= bytes) return blocks_.back().data;
-    // Twice the last one at least: all the small ones that are kept then take no more than the last.
+    // At least twice the last block: all kept blocks together then take no more than the newest one.
     const std::size_t fresh = std::max(bytes, blocks_.empty() ? 0 : 2 * blocks_.back().bytes);
     const RelaxedCaptureGuard relaxed;
     void* data = nullptr;
@@ -76,26 +77,26 @@ CommunicatorState::CommunicatorState(ncclComm_t comm, std::uint64_t number) : co
     comm_.check(ncclCommCuDevice(comm, &device_), "ncclCommCuDevice");
 }
 
-bool CommunicatorState::nvlink_joins_all(Capture capture) {
-    if (!nvlink_joins_all_) {
-        require_no_capture(capture, "the ranks ask for each other's GPUs");
-        nvlink_joins_all_ = gpu::one_nvlink_domain(comm_);
+bool CommunicatorState::one_nvlink_domain(Capture capture) {
+    if (!one_nvlink_domain_) {
+        require_no_capture(capture, "the ranks exchange their GPUs' NVLink domains");
+        one_nvlink_domain_ = gpu::one_nvlink_domain(comm_);
     }
-    return *nvlink_joins_all_;
+    return *one_nvlink_domain_;
 }
 
 gpu::PeerMemory* CommunicatorState::peers(Capture capture) {
     if (!peers_) {
         require_no_capture(capture, "direct_ordered maps the peers' memory");
-        // All ranks hear the same answer, so none waits for one that has given up.
-        if (!nvlink_joins_all(capture)) {
+        // All ranks get the same answer, so none waits for a rank that has thrown.
+        if (!one_nvlink_domain(capture)) {
             (void)gpu::discover_peers(comm_);
             throw UsageError(
-                "direct_ordered needs ranks that see each other's memory over NVLink, a process for each; "
-                "another rank does not; ordered would be right");
+                "direct_ordered needs one process for each rank and NVLink between all their GPUs, and another rank "
+                "lacks one of them; expected SAMESUM_POLICY=ordered or another scheme");
         }
-        // A kernel that gave up would leave a wrong result behind; NCCL's wait for ever, too, and frameworks watch
-        // them.
+        // A kernel that gave up would leave a wrong result behind. NCCL's kernels also wait for ever; frameworks have
+        // watchdogs for that.
         constexpr double timeout_s = 1e6;
         peers_ = std::make_unique<gpu::PeerMemory>(comm_, timeout_s);
     }
@@ -106,12 +107,12 @@ void CommunicatorState::combine(std::optional<Scheme> scheme, gpu::CombineReques
                                 void* result, cudaStream_t stream) {
     const Capture capture = capture_of(stream);
     request.scheme =
-        scheme ? *scheme : gpu::fastest_ordered(nvlink_joins_all(capture), request.routing, request.format);
+        scheme ? *scheme : gpu::fastest_ordered(one_nvlink_domain(capture), request.routing, request.format);
     CaptureState& capture_state = capture_states_[capture];
     const bool direct = request.scheme == Scheme::direct_ordered;
     gpu::PeerMemory* const receive_slots = direct ? peers(capture) : nullptr;
     std::byte* const workspace = capture_state.scratch[stream].workspace.reserve(gpu::workspace_bytes(request, rank()));
-    // The letterboxes serve one call at a time.
+    // The receive slots serve one call at a time.
     if (direct && capture_state.last && capture_state.last_stream != stream) capture_state.last->hold(stream);
     gpu::combine(request, partial, result, workspace, receive_slots, comm_, stream);
     if (!direct) return;
@@ -121,7 +122,7 @@ void CommunicatorState::combine(std::optional<Scheme> scheme, gpu::CombineReques
 }
 
 std::byte* CommunicatorState::packing_buffer(std::size_t bytes, cudaStream_t stream) {
-    return capture_states_[capture_of(stream)].scratch[stream].pack.reserve(bytes);
+    return capture_states_[capture_of(stream)].scratch[stream].packing.reserve(bytes);
 }
 
 void CommunicatorState::close() {
@@ -132,55 +133,55 @@ void CommunicatorState::close() {
     peers_.reset();
 }
 
-CommunicatorState* known_state_of(ncclComm_t comm) {
-    Registry& all = registry();
-    const std::shared_lock lock(all.mutex);
-    const auto found = all.states.find(comm);
-    return found != all.states.end() ? found->second.get() : nullptr;
+CommunicatorState* find_state(ncclComm_t comm) {
+    Registry& registry = communicators();
+    const std::shared_lock lock(registry.mutex);
+    const auto found = registry.states.find(comm);
+    return found != registry.states.end() ? found->second.get() : nullptr;
 }
 
 CommunicatorState& state_of(ncclComm_t comm) {
-    struct Remembered {
+    struct CachedState {
         ncclComm_t comm = nullptr;
         std::uint64_t generation = 0;
         CommunicatorState* state = nullptr;
     };
-    static thread_local Remembered last;
-    Registry& all = registry();
-    const std::uint64_t generation = all.generation.load(std::memory_order_acquire);
-    if (last.comm == comm && last.generation == generation) return *last.state;
-    CommunicatorState* state = known_state_of(comm);
+    static thread_local CachedState cached;
+    Registry& registry = communicators();
+    const std::uint64_t generation = registry.generation.load(std::memory_order_acquire);
+    if (cached.comm == comm && cached.generation == generation) return *cached.state;
+    CommunicatorState* state = find_state(comm);
     if (state == nullptr) {
-        const std::unique_lock lock(all.mutex);
-        auto fresh = std::make_unique<CommunicatorState>(comm, all.met + 1);
-        const auto [place, is_new] = all.states.try_emplace(comm, std::move(fresh));
+        const std::unique_lock lock(registry.mutex);
+        auto fresh = std::make_unique<CommunicatorState>(comm, registry.created + 1);
+        const auto [place, is_new] = registry.states.try_emplace(comm, std::move(fresh));
         state = place->second.get();
-        if (is_new) ++all.met;
+        if (is_new) ++registry.created;
     }
-    last = {comm, generation, state};
+    cached = {comm, generation, state};
     return *state;
 }
 
 namespace {
 
-std::unique_ptr<CommunicatorState> taken(ncclComm_t comm) {
-    Registry& all = registry();
-    const std::unique_lock lock(all.mutex);
-    const auto found = all.states.find(comm);
-    if (found == all.states.end()) return nullptr;
-    std::unique_ptr<CommunicatorState> last = std::move(found->second);
-    all.states.erase(found);
-    all.generation.fetch_add(1, std::memory_order_release);
-    return last;
+std::unique_ptr<CommunicatorState> remove_from_registry(ncclComm_t comm) {
+    Registry& registry = communicators();
+    const std::unique_lock lock(registry.mutex);
+    const auto found = registry.states.find(comm);
+    if (found == registry.states.end()) return nullptr;
+    std::unique_ptr<CommunicatorState> state = std::move(found->second);
+    registry.states.erase(found);
+    registry.generation.fetch_add(1, std::memory_order_release);
+    return state;
 }
 
 }  // namespace
 
-void forget(ncclComm_t comm) { taken(comm).reset(); }
+void delete_state(ncclComm_t comm) { remove_from_registry(comm).reset(); }
 
-void abandon(ncclComm_t comm) {
-    std::unique_ptr<CommunicatorState> last = taken(comm);
-    if (last && last->has_peers()) (void)last.release();
+void abandon_state(ncclComm_t comm) {
+    std::unique_ptr<CommunicatorState> state = remove_from_registry(comm);
+    if (state && state->has_peers()) (void)state.release();
 }
 
 }  // namespace samesum::dropin

@@ -1,4 +1,4 @@
-// What this library keeps for each of NCCL's communicators: scratch memory, the peers' memory, its number.
+// What this library keeps for each NCCL communicator: scratch memory, the peers' mapped memory, its number.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,7 +22,7 @@ namespace samesum::dropin {
 using Capture = unsigned long long;
 [[nodiscard]] Capture capture_of(cudaStream_t stream);
 
-/// While it lives this thread may allocate though some stream is being captured, as NCCL does itself.
+/// While it lives this thread may allocate memory even if some stream is being captured, as in NCCL itself.
 class RelaxedCaptureGuard {
 public:
     RelaxedCaptureGuard() { cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -34,7 +34,7 @@ private:
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-/// While it lives the communicator's device is the current one.
+/// While it lives `device` is the current device.
 class DeviceGuard {
 public:
     explicit DeviceGuard(int device);
@@ -46,15 +46,15 @@ private:
     int before_ = -1;
 };
 
-/// Blocks of device memory that live as long as their owner: a captured graph may still write to one that has become
-/// too small.
+/// Device memory that grows. Blocks that became too small are kept until the destructor runs: a captured graph may
+/// still write to them.
 class Scratch {
 public:
     Scratch() = default;
     ~Scratch();
     Scratch(Scratch&&) = default;
     Scratch& operator=(Scratch&&) = delete;
-    /// At least so many bytes; the same ones as before when they suffice. Null for 0.
+    /// At least `bytes` bytes; the block of the last call if it is large enough. Null for 0.
     [[nodiscard]] std::byte* reserve(std::size_t bytes);
 
 private:
@@ -67,64 +67,65 @@ private:
 
 class CommunicatorState {
 public:
-    /// Asks NCCL who this rank is. Throws NcclError.
+    /// Reads rank, number of ranks and device from NCCL. Throws NcclError.
     CommunicatorState(ncclComm_t comm, std::uint64_t number);
 
     [[nodiscard]] const gpu::Communicator& comm() const { return comm_; }
     [[nodiscard]] int rank() const { return comm_.rank(); }
     [[nodiscard]] int ranks() const { return comm_.ranks(); }
     [[nodiscard]] int device() const { return device_; }
-    /// 1, 2, ... in the order in which this process met them.
+    /// 1, 2, ... in the order in which this process first used them.
     [[nodiscard]] std::uint64_t number() const { return number_; }
-    /// The recorder in whose file it stands; a forked child has another.
-    [[nodiscard]] std::atomic<const void*>& introduced_by() { return introduced_by_; }
+    /// The recorder whose file describes this communicator; a forked child has another recorder.
+    [[nodiscard]] std::atomic<const void*>& described_by() { return described_by_; }
     /// Held while work of ours is put on a stream.
     [[nodiscard]] std::mutex& mutex() { return mutex_; }
 
-    /// gpu::combine with what it needs. Scheme nothing: the fastest ordered one. Throws what that throws, and
-    /// UsageError where the peers would have to be met inside a capture.
+    /// gpu::combine with the memory that it needs. No scheme: the fastest ordered one. Throws what gpu::combine throws,
+    /// and UsageError if the peers' memory would have to be mapped inside a capture.
     void combine(std::optional<Scheme> scheme, gpu::CombineRequest request, const void* partial, void* result,
                  cudaStream_t stream);
-    /// Scratch memory of this stream that no combine uses.
+    /// Scratch memory of this stream for packing inputs; combines use another block.
     [[nodiscard]] std::byte* packing_buffer(std::size_t bytes, cudaStream_t stream);
     [[nodiscard]] bool has_peers() const { return peers_ != nullptr; }
-    /// Gives the peers' memory back. Collective, like ncclCommFinalize and ncclCommDestroy, which it goes before.
+    /// Unmaps the peers' memory. Collective, like ncclCommFinalize and ncclCommDestroy; to be called before them.
     void close();
 
 private:
     struct StreamScratch {
-        Scratch workspace, pack;
+        Scratch workspace, packing;
     };
-    /// All of one capture, or all outside of captures (0): what orders calls from several streams there. Graphs may run
-    /// beside each other, so each has scratch memory of its own, until the communicator goes. The letterboxes are one
-    /// for all: graphs that hold direct_ordered's calls on one communicator must not overlap.
+    /// Kept for each capture, and once for all calls outside captures (0). Graphs may run concurrently, so each capture
+    /// has its own scratch memory until the communicator is destroyed. `last` orders direct_ordered's calls from
+    /// several streams. All share one set of receive slots: graphs with direct_ordered's calls on one communicator must
+    /// not overlap.
     struct CaptureState {
         std::map<cudaStream_t, StreamScratch> scratch;
-        std::optional<gpu::Event> last;  ///< of direct_ordered's calls
+        std::optional<gpu::Event> last;  ///< end of direct_ordered's last call
         cudaStream_t last_stream = nullptr;
     };
-    [[nodiscard]] bool nvlink_joins_all(Capture capture);
+    [[nodiscard]] bool one_nvlink_domain(Capture capture);
     [[nodiscard]] gpu::PeerMemory* peers(Capture capture);
 
     gpu::Communicator comm_;
     int device_ = -1;
     std::uint64_t number_;
-    std::atomic<const void*> introduced_by_{nullptr};
+    std::atomic<const void*> described_by_{nullptr};
     std::mutex mutex_;
     std::map<Capture, CaptureState> capture_states_;
     std::unique_ptr<gpu::PeerMemory> peers_;
-    std::optional<bool> nvlink_joins_all_;
+    std::optional<bool> one_nvlink_domain_;
 };
 
-/// The state of a communicator, made at its first use: by then NCCL has finished making the communicator, however it
-/// was made. It lives until the communicator is forgotten. Throws NcclError.
+/// The state of a communicator, made at its first use: by then the communicator is complete, whichever function made
+/// it. It lives until delete_state() or abandon_state(). Throws NcclError.
 [[nodiscard]] CommunicatorState& state_of(ncclComm_t comm);
-/// The same where there is one, else null.
-[[nodiscard]] CommunicatorState* known_state_of(ncclComm_t comm);
-/// The communicator is about to be freed; its address may come again.
-void forget(ncclComm_t comm);
-/// The same after an error. Where peers have mapped memory of ours, a kernel may wait for one of them for ever: what it
-/// uses is then left to the end of the process, as freeing it would wait, too.
-void abandon(ncclComm_t comm);
+/// The state if there is one, else null.
+[[nodiscard]] CommunicatorState* find_state(ncclComm_t comm);
+/// For a communicator that is about to be freed: NCCL may use its address again.
+void delete_state(ncclComm_t comm);
+/// The same after an error. If peers' memory is mapped, a kernel may wait for a peer for ever and freeing its memory
+/// would wait for the kernel: that memory is then kept until the process ends.
+void abandon_state(ncclComm_t comm);
 
 }  // namespace samesum::dropin

@@ -1,4 +1,4 @@
-// Names, widths, and the way to the real library.
+// Tables of names and widths, and the dispatch to the real library.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/dropin/data_call.hpp"
 

@@ -28,7 +28,7 @@ enum class Function : std::uint8_t {
 };
 /// "ReduceScatter"
 [[nodiscard]] std::string_view name(Function function);
-/// Does it add what several ranks hold?
+/// True of the collectives that add values of several ranks.
 [[nodiscard]] constexpr bool adds(Function function) { return function <= Function::all_reduce; }
 
 struct DataCall {
@@ -43,16 +43,16 @@ struct DataCall {
     cudaStream_t stream = nullptr;
 };
 
-/// 0 for a number that is no type.
+/// Bytes of an element; 0 for a number that is not a type.
 [[nodiscard]] int bytes_of(ncclDataType_t type);
 [[nodiscard]] bool is_float(ncclDataType_t type);
 /// Of a type that is_float(); throws UsageError for another.
 [[nodiscard]] Format format_of(ncclDataType_t type);
-/// "bfloat16", "sum"; operations that the program made are "premulsum".
+/// "bfloat16", "sum"; operations made with ncclRedOpCreatePreMulSum are "premulsum".
 [[nodiscard]] std::string_view name(ncclDataType_t type);
 [[nodiscard]] std::string_view name(ncclRedOp_t operation);
 
-/// Puts the call to the real library.
+/// Calls the real library.
 ncclResult_t forward(const DataCall& call);
 
 }  // namespace samesum::dropin

@@ -1,4 +1,4 @@
-// What our archives ask of fmt's library and this one's own use does not bring along: then no libfmt is needed to load.
+// Instantiates the function of fmt that our archives need and header-only fmt does not: then no libfmt is loaded.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 

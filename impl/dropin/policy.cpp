@@ -1,4 +1,4 @@
-// The rules in the order in which they end the matter.
+// The rules of decide() in the order in which they apply.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/dropin/policy.hpp"
 
@@ -32,27 +32,26 @@ Configuration read_configuration(const std::function<const char*(const char*)>& 
         for (std::size_t i = 1; i < policies.size(); ++i)
             if (policies[i] == policy) read.policy = static_cast<Policy>(i);
         if (read.policy == Policy::none)
-            read.complaint = fmt::format(
-                "SAMESUM_POLICY='{}'; observe, fixed_root, ordered or direct would be right, or unset for "
-                "NCCL as it is",
+            read.error = fmt::format(
+                "SAMESUM_POLICY='{}': expected observe, fixed_root, ordered or direct, or unset for NCCL as it is",
                 policy);
     }
-    if (!accumulation.empty() && read.complaint.empty()) {
+    if (!accumulation.empty() && read.error.empty()) {
         if (accumulation == "fp32_once")
             read.accumulation = Accumulation::fp32_once;
         else if (accumulation != "per_hop")
-            read.complaint =
-                fmt::format("SAMESUM_ACCUMULATION='{}'; per_hop or fp32_once would be right", accumulation);
-        if (read.complaint.empty() && read.accumulation != Accumulation::per_hop && read.policy != Policy::ordered &&
+            read.error = fmt::format("SAMESUM_ACCUMULATION='{}': expected per_hop or fp32_once", accumulation);
+        if (read.error.empty() && read.accumulation != Accumulation::per_hop && read.policy != Policy::ordered &&
             read.policy != Policy::direct)
-            read.complaint = fmt::format(
-                "SAMESUM_ACCUMULATION={}, but SAMESUM_POLICY={}: NCCL adds then and rounds at every hop; "
-                "ordered or direct would be right",
+            read.error = fmt::format(
+                "SAMESUM_ACCUMULATION={} with SAMESUM_POLICY={}, under which NCCL adds and rounds at every hop: "
+                "expected "
+                "SAMESUM_POLICY=ordered or direct",
                 accumulation, policy.empty() ? "(unset)" : policy);
     }
     read.records = read.policy == Policy::observe || (read.replaces() && !read.calls_file.empty());
-    if (read.policy == Policy::none && read.complaint.empty() && !read.calls_file.empty())
-        read.complaint = "SAMESUM_CALLS is set, but SAMESUM_POLICY is not; SAMESUM_POLICY=observe would be right";
+    if (read.policy == Policy::none && read.error.empty() && !read.calls_file.empty())
+        read.error = "SAMESUM_CALLS is set and SAMESUM_POLICY is not: expected SAMESUM_POLICY=observe";
     return read;
 }
 
@@ -63,7 +62,7 @@ const Configuration& configuration() {
 
 Decision decide(const Configuration& configuration, const DataCall& call, int ranks) {
     const auto refuse = [&](std::string_view reason) {
-        return Decision{Decision::Act::refuse,
+        return Decision{Decision::Action::refuse,
                         fmt::format("nccl{} of {} by {} over {} ranks under SAMESUM_POLICY={}: {}", name(call.function),
                                     name(call.type), name(call.operation), ranks, name(configuration.policy), reason)};
     };
@@ -71,20 +70,21 @@ Decision decide(const Configuration& configuration, const DataCall& call, int ra
     if (ranks <= 2 || call.count == 0) return {};
     if (!is_float(call.type)) return {};
     if (call.operation == ncclMin || call.operation == ncclMax) return {};
-    // NCCL has the better words for these.
+    // Wrong arguments: NCCL's own error describes them.
     if (call.comm == nullptr || call.input == nullptr || static_cast<int>(call.operation) < 0) return {};
     if (call.function == Function::reduce && (call.root < 0 || call.root >= ranks)) return {};
-    if (call.operation == ncclSum) return {Decision::Act::replace};
+    if (call.operation == ncclSum) return {Decision::Action::replace};
     if (call.operation == ncclProd) {
         if (configuration.policy == Policy::fixed_root && call.function == Function::all_reduce)
-            return {Decision::Act::replace};
-        return refuse("only sums are kept in order; observe would be right where no bits are compared");
+            return {Decision::Action::replace};
+        return refuse("only sums are kept in order; expected SAMESUM_POLICY=observe where no bits are compared");
     }
-    // ncclAvg is a sum of inputs that NCCL scales itself, in one rounding with the addition or not: by protocol, and
-    // under LL128 by the element's place (2.28.9, device/reduce_kernel.h, measured for 3 and 5 ranks).
+    // For ncclAvg NCCL scales the inputs while it adds. Whether scaling and addition share one rounding depends on the
+    // protocol and, under LL128, on the element's position (2.28.9, device/reduce_kernel.h, measured for 3 and 5
+    // ranks).
     return refuse(
-        "NCCL scales on the way, rounded by protocol and position; ncclSum, then a division by the caller, "
-        "would be right");
+        "NCCL scales while it adds, with a rounding that depends on protocol and position; expected ncclSum and a "
+        "division by the caller");
 }
 
 }  // namespace samesum::dropin

@@ -1,4 +1,4 @@
-// NVIDIA's library behind ours: found at the first call, asked for each function by name.
+// NVIDIA's library behind ours: opened at the first call, each function looked up by name.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,30 +6,35 @@
 
 #include <string>
 
-#include "impl/dropin/thread.hpp"
+#include "impl/dropin/thread_state.hpp"
 
 namespace samesum::dropin {
 
-/// The real function of this name, or null, said on stderr once: SAMESUM_NCCL's file, else the loader's libnccl.so.2.
-/// That library is looked for at the first call and not when ours is loaded: a program's own libnccl.so.2 is then
-/// there already, and the loader gives the same one.
+/// The real function of this name; null, with an error line on stderr, where there is none. The library is the file
+/// named by SAMESUM_NCCL, else the loader's libnccl.so.2. It is opened at the first call and not when ours is loaded: a
+/// program's own libnccl.so.2 is loaded by then, and the loader returns the same one.
 [[nodiscard]] void* real_function(const char* name);
-/// What a call answers whose real function is null: ncclSystemError without a library, else ncclInvalidUsage.
-[[nodiscard]] ncclResult_t no_function();
-/// Where the real library lies, for people.
+/// The result of a call whose real function is null: ncclSystemError without a library, else ncclInvalidUsage.
+[[nodiscard]] ncclResult_t missing_function_result();
+/// Path of the real library, for the recorded file and error messages.
 [[nodiscard]] const std::string& real_path();
 
-/// Calls the real function behind `exported`, which is ours of that name. What NCCL calls meanwhile is its own affair.
+/// Calls the real function behind `exported`, our function of the same name. Calls that NCCL makes meanwhile are
+/// internal.
 template <auto exported, class... Arguments>
 ncclResult_t forward(const char* name, Arguments... arguments) {
     static const auto function = reinterpret_cast<decltype(exported)>(real_function(name));
-    if (function == nullptr) return no_function();
-    Thread& thread = this_thread();
-    ++thread.in_nccl;
+    if (function == nullptr) return missing_function_result();
+    ThreadState& thread = this_thread();
+    ++thread.nccl_depth;
     const ncclResult_t result = function(arguments...);
-    --thread.in_nccl;
-    if (result != ncclSuccess && result != ncclInProgress && thread.in_nccl == 0) thread.last_error.clear();
+    --thread.nccl_depth;
+    if (result != ncclSuccess && result != ncclInProgress && thread.nccl_depth == 0) thread.last_error.clear();
     return result;
 }
+
+/// A nonblocking communicator returns ncclInProgress. Waits until it is ready, so that the calls of a combine can go
+/// on.
+ncclResult_t wait_until_ready(ncclComm_t comm, ncclResult_t result);
 
 }  // namespace samesum::dropin

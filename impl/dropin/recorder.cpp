@@ -1,4 +1,4 @@
-// Entries go through single-producer rings, one a thread; only the file and the list of rings are locked.
+// Records go through single-producer rings, one for each thread; only the file and the list of rings are locked.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/dropin/recorder.hpp"
 
@@ -66,7 +66,7 @@ Json nccl_environment() {
 
 std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
-/// The elements begin at multiples of so many bytes, 256 at most.
+/// log2 of the bytes to which both buffers are aligned, at most 8 (256 bytes).
 unsigned char alignment_of(const DataCall& call) {
     const auto bits = reinterpret_cast<std::uintptr_t>(call.input) | reinterpret_cast<std::uintptr_t>(call.output);
     return static_cast<unsigned char>(std::min(std::countr_zero(bits | 256), 8));
@@ -84,20 +84,20 @@ bool in_place(const DataCall& call, int rank) {
 
 }  // namespace
 
-struct Recorder::Entry {
+struct Recorder::CallRecord {
     std::uint64_t call, communicator, count, group;
     const void* stream;
     std::int32_t root;
     Function function;
     unsigned char type, operation, alignment;
     bool captured, in_place;
-    Decision::Act did;
+    Decision::Action action;
 };
 
-/// Written by its thread alone, read under the writer's lock alone.
-struct Recorder::Buffer {
+/// Written only by its thread, read only under the writer's lock.
+struct Recorder::Ring {
     static constexpr std::size_t size = 4096;
-    std::array<Entry, size> entries;
+    std::array<CallRecord, size> records;
     std::atomic<std::uint64_t> written{0}, read{0};
 };
 
@@ -105,18 +105,16 @@ struct Recorder::Writer {
     std::mutex mutex;
     std::condition_variable wake;
     int file = -1;
-    std::string complaint, pending;
-    std::vector<std::shared_ptr<Buffer>> buffers;
+    std::string error, pending;
+    std::vector<std::shared_ptr<Ring>> rings;
     std::atomic<std::uint64_t> calls{0};
 
     Writer() {
         const std::string path = file_name();
         file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
         if (file < 0) {
-            complaint = fmt::format(
-                "the calls cannot be written to {}: {}; SAMESUM_CALLS=FILE in a folder that can be "
-                "written would be right",
-                path, std::strerror(errno));
+            error = fmt::format("calls cannot be written to {}: {}; expected SAMESUM_CALLS=FILE in a writable folder",
+                                path, std::strerror(errno));
             return;
         }
         int version = 0;
@@ -133,7 +131,7 @@ struct Recorder::Writer {
                            {"columns",
                             {"call", "communicator", "collective", "count", "dtype", "op", "root", "stream", "group",
                              "captured", "did", "in_place", "alignment"}}});
-        // The program's signals are for its own threads.
+        // The writer thread must not handle the program's signals.
         sigset_t all, before;
         ::sigfillset(&all);
         ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -151,16 +149,15 @@ struct Recorder::Writer {
 
     void drain() {
         const std::lock_guard lock(mutex);
-        for (const auto& buffer : buffers) {
-            const std::uint64_t to = buffer->written.load(std::memory_order_acquire);
-            std::uint64_t from = buffer->read.load(std::memory_order_relaxed);
-            for (; from < to; ++from) add(buffer->entries[from % Buffer::size]);
-            buffer->read.store(from, std::memory_order_release);
+        for (const auto& ring : rings) {
+            const std::uint64_t end = ring->written.load(std::memory_order_acquire);
+            std::uint64_t at = ring->read.load(std::memory_order_relaxed);
+            for (; at < end; ++at) add(ring->records[at % Ring::size]);
+            ring->read.store(at, std::memory_order_release);
         }
-        // A thread that has ended has left its ring to us.
-        std::erase_if(buffers, [](const auto& buffer) {
-            return buffer.use_count() == 1 && buffer->read.load() == buffer->written.load();
-        });
+        // Rings of ended threads: only this list still holds them.
+        std::erase_if(
+            rings, [](const auto& ring) { return ring.use_count() == 1 && ring->read.load() == ring->written.load(); });
         flush();
     }
 
@@ -170,7 +167,7 @@ struct Recorder::Writer {
             const ssize_t done = ::write(file, rest.data(), rest.size());
             if (done < 0 && errno == EINTR) continue;
             if (done <= 0) {
-                if (!failed) std::fprintf(stderr, "samesum: the calls are lost: %s\n", std::strerror(errno));
+                if (!failed) std::fprintf(stderr, "samesum: recorded calls are lost: %s\n", std::strerror(errno));
                 failed = true;
                 break;
             }
@@ -179,12 +176,12 @@ struct Recorder::Writer {
         pending.clear();
     }
 
-    void add(const Entry& e) {
+    void add(const CallRecord& r) {
         constexpr std::array<std::string_view, 3> words{"forwarded", "replaced", "refused"};
         fmt::format_to(std::back_inserter(pending), "[{},{},\"{}\",{},\"{}\",\"{}\",{},\"{}\",{},{},\"{}\",{},{}]\n",
-                       e.call, e.communicator, name(e.function), e.count, name(static_cast<ncclDataType_t>(e.type)),
-                       adds(e.function) ? name(static_cast<ncclRedOp_t>(e.operation)) : "", e.root, e.stream, e.group,
-                       e.captured, words.at(static_cast<std::size_t>(e.did)), e.in_place, 1 << e.alignment);
+                       r.call, r.communicator, name(r.function), r.count, name(static_cast<ncclDataType_t>(r.type)),
+                       adds(r.function) ? name(static_cast<ncclRedOp_t>(r.operation)) : "", r.root, r.stream, r.group,
+                       r.captured, words.at(static_cast<std::size_t>(r.action)), r.in_place, 1 << r.alignment);
     }
 
     bool failed = false;
@@ -197,7 +194,7 @@ Recorder& recorder() {
     const std::lock_guard lock(making);
     if (current.load() == nullptr) {
         static const bool once = [] {
-            // A child has neither its parent's thread nor its right to the file.
+            // A forked child has no writer thread and must not write to its parent's file.
             ::pthread_atfork(nullptr, nullptr, [] { current.store(nullptr); });
             std::atexit([] {
                 Recorder* const last = current.load();
@@ -214,11 +211,11 @@ Recorder& recorder() {
     return *current.load();
 }
 
-const std::string& Recorder::complaint() { return writer_->complaint; }
+const std::string& Recorder::error() const { return writer_->error; }
 
-void Recorder::introduce(CommunicatorState& state) {
+void Recorder::describe(CommunicatorState& state) {
     const std::lock_guard lock(writer_->mutex);
-    if (state.introduced_by().load() == this) return;
+    if (state.described_by().load() == this) return;
     Json line{
         {"communicator", state.number()}, {"ranks", state.ranks()}, {"rank", state.rank()}, {"device", state.device()}};
     try {
@@ -227,32 +224,32 @@ void Recorder::introduce(CommunicatorState& state) {
         line["compute_capability"] = traits.compute_capability;
         line["gpus_seen"] = gpu::device_count();
     } catch (const std::exception&) {
-        // The stream of calls is worth having without them.
+        // The call stream is useful without these fields.
         (void)cudaGetLastError();
     }
     writer_->pending += line_of(line);
-    state.introduced_by().store(this, std::memory_order_release);
+    state.described_by().store(this, std::memory_order_release);
 }
 
-Recorder::Buffer& Recorder::buffer() {
-    static thread_local std::shared_ptr<Buffer> own;
+Recorder::Ring& Recorder::own_ring() {
+    static thread_local std::shared_ptr<Ring> own;
     static thread_local Recorder* owner = nullptr;
     if (owner != this) {
-        own = std::make_shared<Buffer>();
+        own = std::make_shared<Ring>();
         owner = this;
         const std::lock_guard lock(writer_->mutex);
-        writer_->buffers.push_back(own);
+        writer_->rings.push_back(own);
     }
     return *own;
 }
 
-void Recorder::record(const DataCall& call, CommunicatorState& state, Decision::Act did, std::uint64_t group) {
+void Recorder::record(const DataCall& call, CommunicatorState& state, Decision::Action action, std::uint64_t group) {
     if (writer_->file < 0) return;
-    if (state.introduced_by().load(std::memory_order_acquire) != this) introduce(state);
-    Buffer& ring = buffer();
+    if (state.described_by().load(std::memory_order_acquire) != this) describe(state);
+    Ring& ring = own_ring();
     const std::uint64_t at = ring.written.load(std::memory_order_relaxed);
-    if (at - ring.read.load(std::memory_order_acquire) == Buffer::size) writer_->drain();
-    ring.entries[at % Buffer::size] = {
+    if (at - ring.read.load(std::memory_order_acquire) == Ring::size) writer_->drain();
+    ring.records[at % Ring::size] = {
         .call = writer_->calls.fetch_add(1, std::memory_order_relaxed) + 1,
         .communicator = state.number(),
         .count = call.count,
@@ -265,7 +262,7 @@ void Recorder::record(const DataCall& call, CommunicatorState& state, Decision::
         .alignment = alignment_of(call),
         .captured = capture_of(call.stream) != 0,
         .in_place = in_place(call, state.rank()),
-        .did = did,
+        .action = action,
     };
     ring.written.store(at + 1, std::memory_order_release);
 }

@@ -1,4 +1,4 @@
-// The call stream of a job, written beside it: JSON lines that `samesum order calls` reads.
+// Writes the call stream of a running job: JSON lines that `samesum order calls` reads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,27 +11,28 @@
 
 namespace samesum::dropin {
 
-/// One for each process; a forked child begins its own. The file is named by SAMESUM_CALLS, in which %h stands for the
-/// host and %p for the process (without %p it is appended, so that ranks never share a file), else
-/// samesum-calls.%h.%p.jsonl.
+/// One for each process; a forked child makes its own. SAMESUM_CALLS names the file, else it is
+/// samesum-calls.%h.%p.jsonl. In the name %h stands for the host and %p for the process; without %p the process is
+/// appended, so that ranks never share a file.
 ///
-/// A call costs its thread one entry of fixed size in a buffer of its own; a thread of the recorder's writes what has
-/// come in every half second, and the rest when the process ends.
+/// A call costs its thread one record of fixed size in the thread's own ring. A thread of the recorder writes the new
+/// records every half second, and the remaining ones when the process ends.
 class Recorder {
 public:
-    /// Why nothing can be written, or nothing.
-    [[nodiscard]] const std::string& complaint();
-    void record(const DataCall& call, CommunicatorState& state, Decision::Act did, std::uint64_t group);
+    /// Why the file cannot be written; empty when it can.
+    [[nodiscard]] const std::string& error() const;
+    void record(const DataCall& call, CommunicatorState& state, Decision::Action action, std::uint64_t group);
 
 private:
     friend Recorder& recorder();
     Recorder() = default;
-    struct Entry;
-    struct Buffer;
+    struct CallRecord;
+    struct Ring;
     struct Writer;
-    Writer& writer();
-    [[nodiscard]] Buffer& buffer();
-    void introduce(CommunicatorState& state);
+    /// The calling thread's ring.
+    [[nodiscard]] Ring& own_ring();
+    /// Writes the line of a communicator that is not in the file yet.
+    void describe(CommunicatorState& state);
 
     Writer* writer_ = nullptr;
 };

@@ -1,4 +1,4 @@
-// Every replaced call is a combine, an all-reduce one and an all-gather.
+// Every replaced call is a combine; an all-reduce is a combine and an all-gather.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/dropin/replacement.hpp"
 
@@ -8,33 +8,34 @@
 #include <exception>
 
 #include "impl/dropin/policy.hpp"
-#include "impl/dropin/thread.hpp"
+#include "impl/dropin/thread_state.hpp"
 #include "impl/kernels/ordered_sum.hpp"
 #include "model/support/error.hpp"
 
 namespace samesum::dropin {
 namespace {
 
-/// One communicator's turn.
+/// Replaced calls on one communicator.
 class Replacement {
 public:
     explicit Replacement(CommunicatorState& state) : state_(state), comm_(state.comm()) {}
 
-    void run_replaced(std::span<const DataCall> calls) {
+    void run(std::span<const DataCall> calls) {
         while (!calls.empty()) {
-            const std::size_t together = calls[0].function == Function::reduce ? rising_roots(calls) : 1;
+            const std::size_t joined = calls[0].function == Function::reduce ? increasing_roots(calls) : 1;
             if (calls[0].function == Function::reduce)
-                reduce(calls.first(together));
+                reduce(calls.first(joined));
             else if (calls[0].function == Function::reduce_scatter)
                 reduce_scatter(calls[0]);
             else
                 all_reduce(calls[0]);
-            calls = calls.subspan(together);
+            calls = calls.subspan(joined);
         }
     }
 
 private:
-    [[nodiscard]] static std::size_t rising_roots(std::span<const DataCall> calls) {
+    /// How many reduces at the front have one type and increasing roots.
+    [[nodiscard]] static std::size_t increasing_roots(std::span<const DataCall> calls) {
         std::size_t n = 1;
         while (n < calls.size() && calls[n].function == Function::reduce && calls[n].type == calls[0].type &&
                calls[n].root > calls[n - 1].root)
@@ -49,7 +50,7 @@ private:
         request.accumulation = configuration().accumulation;
         return request;
     }
-    [[nodiscard]] std::vector<std::uint64_t> no_sizes() const {
+    [[nodiscard]] std::vector<std::uint64_t> zero_sizes() const {
         return std::vector<std::uint64_t>(static_cast<std::size_t>(comm_.ranks()));
     }
     void combine(const gpu::CombineRequest& request, const void* partial, void* result, cudaStream_t stream) {
@@ -61,17 +62,17 @@ private:
     }
 
     void reduce_scatter(const DataCall& call) {
-        std::vector<std::uint64_t> sizes = no_sizes();
+        std::vector<std::uint64_t> sizes = zero_sizes();
         std::fill(sizes.begin(), sizes.end(), call.count);
         combine(request(call.type, std::move(sizes)), call.input, call.output, call.stream);
     }
 
     void reduce(std::span<const DataCall> calls) {
-        // A lone one to the fixed root is already what it would become.
+        // A single reduce to root 0 is already what fixed_root would run.
         if (configuration().policy == Policy::fixed_root && calls.size() == 1 && calls[0].root == 0)
-            return real(calls[0]);
+            return forward_part(calls[0]);
         const auto width = static_cast<std::size_t>(bytes_of(calls[0].type));
-        std::vector<std::uint64_t> sizes = no_sizes();
+        std::vector<std::uint64_t> sizes = zero_sizes();
         std::size_t all = 0;
         void* result = nullptr;
         for (const DataCall& call : calls) {
@@ -80,19 +81,19 @@ private:
             if (call.root == comm_.rank()) result = call.output;
         }
         const cudaStream_t stream = calls[0].stream;
-        for (const DataCall& call : calls) follow(stream, call.stream);
+        for (const DataCall& call : calls) order_after(stream, call.stream);
         const void* partial = calls[0].input;
         if (!adjacent(calls, width)) {
-            std::byte* to = state_.packing_buffer(all, stream);
-            partial = to;
+            std::byte* target = state_.packing_buffer(all, stream);
+            partial = target;
             for (const DataCall& call : calls) {
-                gpu::check(cudaMemcpyAsync(to, call.input, call.count * width, cudaMemcpyDeviceToDevice, stream),
+                gpu::check(cudaMemcpyAsync(target, call.input, call.count * width, cudaMemcpyDeviceToDevice, stream),
                            "cudaMemcpyAsync");
-                to += call.count * width;
+                target += call.count * width;
             }
         }
         combine(request(calls[0].type, std::move(sizes)), partial, result, stream);
-        for (const DataCall& call : calls) follow(call.stream, stream);
+        for (const DataCall& call : calls) order_after(call.stream, stream);
     }
     [[nodiscard]] static bool adjacent(std::span<const DataCall> calls, std::size_t width) {
         for (std::size_t i = 1; i < calls.size(); ++i)
@@ -100,8 +101,8 @@ private:
                 return false;
         return true;
     }
-    /// Work put on `later` from now on waits for what is on `earlier`, as the calls of one group do in NCCL.
-    static void follow(cudaStream_t later, cudaStream_t earlier) {
+    /// Work put on `later` from now on waits for the work that is now on `earlier`, as between calls of one NCCL group.
+    static void order_after(cudaStream_t later, cudaStream_t earlier) {
         if (later == earlier) return;
         const gpu::Event event;
         event.record(earlier);
@@ -113,17 +114,17 @@ private:
             DataCall part = call;
             part.function = Function::reduce;
             part.root = 0;
-            real(part);
+            forward_part(part);
             part.function = Function::broadcast;
             part.input = part.output;
-            return real(part);
+            return forward_part(part);
         }
         const auto ranks = static_cast<std::size_t>(comm_.ranks());
         const auto width = static_cast<std::size_t>(bytes_of(call.type));
-        // Equal parts go by one all-gather; else whole packs of 16 bytes, but for the last part.
+        // Equal parts are exchanged by one all-gather. Else all parts but the last are multiples of 16 bytes.
         std::size_t max = (call.count + ranks - 1) / ranks;
         if (call.count % ranks != 0) max = (max * width + 15) / 16 * 16 / width;
-        std::vector<std::uint64_t> sizes = no_sizes();
+        std::vector<std::uint64_t> sizes = zero_sizes();
         std::size_t rest = call.count;
         for (std::uint64_t& size : sizes) {
             size = std::min(rest, max);
@@ -153,7 +154,7 @@ private:
             }
         });
     }
-    /// Of a small all-reduce every rank adds the whole: one step less.
+    /// For a small all-reduce: every rank gathers and adds the whole buffer, which saves the all-gather of the sums.
     void gather_all(const DataCall& call, const gpu::CombineRequest& request) {
         const auto all = call.count * static_cast<std::size_t>(bytes_of(call.type));
         std::byte* const gathered = state_.packing_buffer(all * static_cast<std::size_t>(comm_.ranks()), call.stream);
@@ -166,8 +167,8 @@ private:
                         call.stream);
     }
 
-    /// By our own door, which waits for communicators that do not block.
-    void real(const DataCall& call) {
+    /// By our own exports, which wait for nonblocking communicators.
+    void forward_part(const DataCall& call) {
         if (call.function == Function::broadcast)
             return comm_.check(
                 ncclBroadcast(call.input, call.output, call.count, call.type, call.root, call.comm, call.stream),
@@ -183,30 +184,23 @@ private:
 
 }  // namespace
 
-Playing::Playing(ncclComm_t comm) : before_(this_thread().playing) { this_thread().playing = comm; }
-Playing::~Playing() { this_thread().playing = before_; }
-
-ncclResult_t answer_of(const std::exception& error, bool aloud) {
-    ncclResult_t result = ncclInternalError;
-    if (dynamic_cast<const UsageError*>(&error) != nullptr) result = ncclInvalidUsage;
-    if (const auto* nccl = dynamic_cast<const gpu::NcclError*>(&error)) result = nccl->code;
-    if (dynamic_cast<const gpu::CudaError*>(&error) != nullptr) result = ncclUnhandledCudaError;
-    if (aloud) return complain(result, error.what());
-    this_thread().last_error = error.what();
-    return result;
+ncclResult_t result_code(const std::exception& error) {
+    if (dynamic_cast<const gpu::CudaError*>(&error) != nullptr) return ncclUnhandledCudaError;
+    if (const auto* nccl = dynamic_cast<const gpu::NcclError*>(&error)) return nccl->code;
+    return dynamic_cast<const UsageError*>(&error) != nullptr ? ncclInvalidUsage : ncclInternalError;
 }
 
 ncclResult_t run_replaced(std::span<const DataCall> calls) {
     if (calls.empty()) return ncclSuccess;
     try {
-        const Playing playing(calls[0].comm);
+        const InternalCallGuard internal(calls[0].comm);
         CommunicatorState& state = state_of(calls[0].comm);
         const std::lock_guard lock(state.mutex());
         const DeviceGuard device(state.device());
-        Replacement(state).run_replaced(calls);
+        Replacement(state).run(calls);
         return ncclSuccess;
     } catch (const std::exception& error) {
-        return answer_of(error, true);
+        return report_error(result_code(error), error.what());
     }
 }
 

@@ -1,7 +1,8 @@
-// Replaced calls, put on their streams as combines.
+// Runs replaced calls as combines on their streams.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <exception>
 #include <span>
 
 #include "impl/dropin/communicator_state.hpp"
@@ -9,24 +10,13 @@
 
 namespace samesum::dropin {
 
-/// Plays calls of one communicator that decide() wants replaced, in their order. Neighbouring ncclReduces of one group
-/// with rising roots become one combine, each rank's row its own part (vLLM's reduce_scatterv): whether they do rests
-/// on what all ranks say alike, never on addresses. Answers as NCCL does; says on stderr why it was no success.
+/// Runs calls of one communicator for which decide() says replace, in their order. Consecutive ncclReduces of one group
+/// with increasing roots become one combine, in which each root receives its own rows (vLLM's reduce_scatterv). Which
+/// calls are joined depends only on arguments that are the same on all ranks, never on addresses. Returns NCCL's result
+/// codes; prints an error line on stderr.
 ncclResult_t run_replaced(std::span<const DataCall> calls);
 
-/// The answer for an error of ours, which is kept for samesumLastError; `aloud`: also on stderr.
-ncclResult_t answer_of(const std::exception& error, bool aloud);
-
-/// While it lives, calls of NCCL that this thread makes are parts of a combine on this communicator.
-class Playing {
-public:
-    explicit Playing(ncclComm_t comm);
-    ~Playing();
-    Playing(const Playing&) = delete;
-    Playing& operator=(const Playing&) = delete;
-
-private:
-    ncclComm_t before_;
-};
+/// The result code of NCCL for an exception of ours.
+[[nodiscard]] ncclResult_t result_code(const std::exception& error);
 
 }  // namespace samesum::dropin

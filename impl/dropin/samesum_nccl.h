@@ -1,4 +1,4 @@
-/* What libsamesum-nccl.so.2 offers beside NCCL's own API: samesum's combines, for callers in any language. */
+/* The C interface of libsamesum-nccl.so.2 beside NCCL's own API: samesum's combines, for callers in any language. */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef SAMESUM_NCCL_H_
 #define SAMESUM_NCCL_H_
@@ -13,24 +13,26 @@ extern "C" {
 
 /* Adds the ranks' partials and gives each rank its own rows.
  *
- * comm: made by this library's ncclCommInitRank or its kin. scheme: a name of samesum's table ("fixed_root",
- * "exchange_ordered", "direct_ordered", ...) or "auto", the fastest ordered one. accumulation: "per_hop" or
- * "fp32_once". sizes: rows of each of the `ranks` ranks. partial: [sum of sizes, hidden] elements of `type`. result:
- * [sizes[rank], hidden]; may be those rows of `partial`, else must not overlap it. root: of fixed_root and
- * reduce_broadcast, else 0.
+ * comm: made by this library's ncclCommInitRank or another of its functions that make communicators.
  *
- * Everything is put on `stream`; the first call of direct_ordered or "auto" on a communicator also waits for the other
- * ranks, and so cannot be captured into a CUDA graph; later ones can. All ranks call with the same arguments but for
- * the two buffers and the stream, and not inside ncclGroupStart and ncclGroupEnd.
+ * scheme: "reduce_scatter", "reduce_per_owner", "vllm_default", "fixed_root", "reduce_broadcast", "gather_ordered",
+ * "exchange_ordered", "direct_ordered", "exact", or "auto" for the fastest scheme that adds in rank order.
+ * accumulation: "per_hop" or "fp32_once". root: of fixed_root and reduce_broadcast, else 0.
  *
- * Errors: ncclInvalidUsage for what the scheme does not take, ncclUnhandledCudaError, else what NCCL answered;
- * samesumLastError() has the reason. */
+ * sizes: rows of each of the `ranks` ranks. partial: [sum of sizes, hidden] elements of `type`. result: [sizes[rank],
+ * hidden]; may be this rank's rows of `partial`, else must not overlap `partial`.
+ *
+ * All work is put on `stream`. The first call of direct_ordered or "auto" on a communicator also waits for the other
+ * ranks and cannot be captured into a CUDA graph; later calls can. All ranks must pass the same arguments, except for
+ * the two buffers and the stream. Must not be called between ncclGroupStart and ncclGroupEnd.
+ *
+ * Returns ncclInvalidUsage for arguments that the scheme does not take, ncclUnhandledCudaError for an error of CUDA,
+ * else NCCL's result; samesumLastError() describes an error. */
 ncclResult_t samesumCombine(ncclComm_t comm, const char* scheme, const char* accumulation, const uint64_t* sizes,
                             int ranks, uint64_t hidden, ncclDataType_t type, int root, const void* partial,
                             void* result, cudaStream_t stream);
 
-/* Why the last call of this thread was refused or failed, in one line; "" when none was. Valid until the thread's next
- * call. */
+/* The last error of this thread, in one line; "" without one. Valid until the thread's next call. */
 const char* samesumLastError(void);
 
 #ifdef __cplusplus

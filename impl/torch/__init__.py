@@ -1,9 +1,9 @@
 # The combines on torch tensors: libsamesum-nccl driven over a torch.distributed group.
 # SPDX-License-Identifier: Apache-2.0
-"""Combines of MoE partials, on torch tensors, whose order of additions does not depend on the routing.
+"""Combines of MoE partials on torch tensors. Their order of additions does not depend on the routing.
 
-Every rank holds a partial sum of every token, `partial` [rows, hidden]; rank r owns `sizes[r]` consecutive rows, rank
-after rank. A combine adds the partials over the ranks and gives each rank its own rows::
+Every rank holds a partial sum of every token, `partial` [rows, hidden]. Rank r owns `sizes[r]` consecutive rows, in
+rank order. A combine adds the partials over the ranks and gives each rank its own rows::
 
     import torch
     import torch.distributed as dist
@@ -15,7 +15,7 @@ after rank. A combine adds the partials over the ranks and gives each rank its o
         partial = torch.randn(8, 2048, dtype=torch.bfloat16, device="cuda")
         mine = combine(partial, sizes=[1, 5, 0, 2])  # this rank's rows, [sizes[rank], hidden]
 
-It needs a GPU and libsamesum-nccl.so.2 (`load_library` says where that is looked for) and nothing else of samesum.
+It needs a GPU and libsamesum-nccl.so.2 (see `load_library`), and nothing else of samesum.
 """
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ SCHEMES = ("reduce_scatter", "reduce_per_owner", "vllm_default", "fixed_root", "
 ACCUMULATIONS = ("per_hop", "fp32_once")
 _ORDERED = ("gather_ordered", "exchange_ordered", "direct_ordered")
 
-# ncclDataType_t of nccl.h (NCCL 2.28.9), each with its name for people.
+# ncclDataType_t of nccl.h (NCCL 2.28.9) for each torch type.
 _DTYPES = {torch.float16: 6, torch.float32: 7, torch.float64: 8, torch.bfloat16: 9}
 for _name, _number in (("float8_e4m3fn", 10), ("float8_e5m2", 11)):
     if hasattr(torch, _name):  # torch 2.1 and later
         _DTYPES[getattr(torch, _name)] = _number
 
 _DEVICE = "cuda"
-_MOST_LAYOUTS = 4096
+_MAX_LAYOUTS = 4096
 
 
 def _has_device() -> bool:
@@ -65,33 +65,34 @@ def _short(value: object) -> str:
 
 def _chosen(what: str, word: object, choices: Sequence[str]) -> bytes:
     if not isinstance(word, str):
-        raise TypeError(f"{what} {_short(word)}: a name would be right, one of {', '.join(choices)}")
+        raise TypeError(f"{what} {_short(word)}: expected a name, one of {', '.join(choices)}")
     if word not in choices:
-        raise ValueError(f"unknown {what} {word!r}; one of {', '.join(choices)}")
+        raise ValueError(f"unknown {what} {word!r}: expected one of {', '.join(choices)}")
     return word.encode()
 
 
 class _Layout:
-    """Sizes that were found right: what a call passes on, and where this rank's rows lie."""
+    """Checked sizes, as a call passes them on, and the place of this rank's rows."""
 
     __slots__ = ("sizes", "own_rows", "first_row")
 
     def __init__(self, sizes: Optional[Sequence[int]], rows: int, ranks: int, rank: int) -> None:
         if sizes is None:
             if rows % ranks:
-                raise ValueError(f"{rows} rows do not divide among {ranks} ranks; sizes= would say who owns which")
+                raise ValueError(f"{rows} rows do not divide among {ranks} ranks: expected sizes=, the rows of each")
             numbers = [rows // ranks] * ranks
         else:
             try:
                 numbers = [operator.index(size) for size in sizes]
             except TypeError:
-                raise TypeError(f"sizes {_short(sizes)}: whole numbers of rows, one a rank, would be right") from None
+                raise TypeError(f"sizes {_short(sizes)}: expected whole numbers of rows, one for each rank") from None
             if len(numbers) != ranks:
-                raise ValueError(f"sizes {_short(numbers)} name {len(numbers)} ranks; the group has {ranks}")
+                raise ValueError(f"sizes {_short(numbers)} are for {len(numbers)} ranks: expected {ranks}, as the "
+                                 "group has")
             if any(size < 0 for size in numbers):
-                raise ValueError(f"sizes {_short(numbers)}: a number of rows is 0 or more")
+                raise ValueError(f"sizes {_short(numbers)}: expected numbers of 0 or more")
             if sum(numbers) != rows:
-                raise ValueError(f"sizes {_short(numbers)} sum to {sum(numbers)} rows; partial has {rows}")
+                raise ValueError(f"sizes {_short(numbers)} sum to {sum(numbers)} rows: expected {rows}, as partial has")
         self.sizes = Library.as_sizes(numbers)
         self.own_rows = numbers[rank]
         self.first_row = sum(numbers[:rank])
@@ -100,18 +101,20 @@ class _Layout:
 class Combiner:
     """A combine over a torch.distributed group, on an NCCL communicator of its own.
 
-    group: a process group, None for all ranks. Any backend: it only carries the communicator's name and the check that
-        all ranks were built alike. Every rank of the group makes, calls and closes its Combiner like the others.
-    scheme: a name of SCHEMES. "auto" is the fastest that adds in rank order here: the same bits everywhere.
+    group: a process group, None for all ranks. Any backend will do: the group only carries the communicator's unique id
+        and the comparison of the arguments. All ranks of the group must make, call and close their Combiner alike.
+    scheme: a name of SCHEMES. "auto" is the fastest scheme that adds in rank order on this machine; all of these give
+        the same bits.
     accumulation: of the ordered schemes, "per_hop" (each addition in the tensor's type) or "fp32_once" (float32 sums,
         rounded once).
     root: rank of the group that fixed_root and reduce_broadcast reduce to.
-    library: a path, or what load_library() gave; None: as load_library() finds it.
-    check_calls: compare sizes, shape and type over the group before every call. Costs a round through the group and
-        cannot be captured; for finding out why ranks hang or differ.
+    library: a path, or a result of load_library(); None: the library that load_library() finds.
+    check_calls: compare sizes, shape and type between the ranks before every call, to find out why ranks hang or
+        differ. Costs a collective of the group, and the call cannot be captured.
 
-    Raises ValueError or TypeError, in one line and before anything reaches the GPU, for arguments that are wrong or
-    differ between ranks (then on every rank), OSError without the library, RuntimeError with the library's words.
+    Raises ValueError or TypeError for arguments that are wrong or differ between ranks (then on every rank), before
+    anything reaches the GPU; OSError without the library; RuntimeError with the library's error. Messages are one
+    line.
     """
 
     def __init__(self, group: Optional["dist.ProcessGroup"] = None, *, scheme: str = "fixed_root",
@@ -128,39 +131,41 @@ class Combiner:
             problem = error
         if not dist.is_available() or not dist.is_initialized():
             raise problem or ValueError(
-                "torch.distributed has no process group; init_process_group() before Combiner would be right")
+                "torch.distributed has no process group: expected init_process_group() before Combiner")
         self._group = cast("dist.ProcessGroup", dist.group.WORLD if group is None else group)
         self._ranks = dist.get_world_size(self._group)
         self._rank = dist.get_rank(self._group)
         if self._rank < 0:
-            raise problem or ValueError(f"rank {dist.get_rank()} is not in the group; only its ranks make a Combiner")
+            raise problem or ValueError(f"rank {dist.get_rank()} is not in the group: expected a Combiner only on the "
+                                        "group's ranks")
         self._check_calls = bool(check_calls)
-        # A rank that stopped here would leave the others waiting in the group: they are told first.
+        # A rank that raised here would leave the others waiting in the group, so the error is shared first.
         try:
             if problem is not None:
                 raise problem
             if accumulation != "per_hop" and scheme not in ("auto", *_ORDERED):
-                raise ValueError(f"accumulation {accumulation!r} is of auto, {', '.join(_ORDERED)}; {scheme} takes "
-                                 "per_hop")
+                raise ValueError(f"accumulation {accumulation!r} with scheme {scheme}: expected per_hop, or one of "
+                                 f"auto, {', '.join(_ORDERED)}")
             if self._root and scheme not in ("fixed_root", "reduce_broadcast"):
-                raise ValueError(f"root {self._root} is of fixed_root and reduce_broadcast; {scheme} has none")
+                raise ValueError(f"root {self._root} with scheme {scheme}: expected 0, or one of fixed_root, "
+                                 "reduce_broadcast")
             if not 0 <= self._root < self._ranks:
-                raise ValueError(f"root {self._root} is no rank of the group; 0 to {self._ranks - 1}")
+                raise ValueError(f"root {self._root}: expected a rank of the group, 0 to {self._ranks - 1}")
             self._library = library if isinstance(library, Library) else load_library(library)
             if not _has_device():
-                raise RuntimeError("torch sees no CUDA device here; a combine runs on a GPU")
+                raise RuntimeError("torch finds no CUDA device; a combine runs on a GPU")
             self._device = _current_device()
-        except Exception as error:  # whatever it is, it is raised again below
+        except Exception as error:  # any kind: it is raised again by _agree()
             problem = error
         self._agree({"scheme": scheme, "accumulation": accumulation, "root": root, "check_calls": self._check_calls},
                     problem)
         self._communicator = self._library.init_rank(self._ranks, self._shared_id(), self._rank)
 
-    def _agree(self, said: dict, problem: Optional[Exception] = None) -> None:
-        """All ranks said the same and have no problem; else raises on all of them."""
+    def _agree(self, arguments: dict, problem: Optional[Exception] = None) -> None:
+        """Raises on all ranks if the arguments differ between them or one of them has a problem."""
         everyone: list = [None] * self._ranks
-        told = problem and (isinstance(problem, (TypeError, ValueError)), str(problem))
-        dist.all_gather_object(everyone, (said, told), group=self._group)
+        shared_problem = problem and (isinstance(problem, (TypeError, ValueError)), str(problem))
+        dist.all_gather_object(everyone, (arguments, shared_problem), group=self._group)
         if problem is not None:
             raise problem
         for rank, (_, other) in enumerate(everyone):
@@ -169,11 +174,11 @@ class Combiner:
         for rank, (other, _) in enumerate(everyone):
             for what, first in everyone[0][0].items():
                 if other[what] != first:
-                    raise ValueError(f"ranks disagree on {what}: rank 0 says {_short(first)}, rank {rank} says "
+                    raise ValueError(f"ranks disagree on {what}: rank 0 has {_short(first)}, rank {rank} has "
                                      f"{_short(other[what])}")
 
     def _shared_id(self) -> bytes:
-        """Rank 0's fresh name for the communicator, or its trouble in making one, on all ranks."""
+        """A new unique id from rank 0; if rank 0 cannot make one, its error is raised on all ranks."""
         box: list = [None]
         if self._rank == 0:
             try:
@@ -192,7 +197,7 @@ class Combiner:
 
     @property
     def rank(self) -> int:
-        """This one's place in the group."""
+        """This process's rank in the group."""
         return self._rank
 
     @property
@@ -217,13 +222,13 @@ class Combiner:
         out: where the result goes, [sizes[rank], hidden], else a new tensor; may be this rank's rows of `partial`, but
             must not overlap it otherwise.
 
-        Runs on torch's current stream and waits for nothing, so it can be captured into a CUDA graph (after one call
-        outside: NCCL connects lazily). Calls on several streams must not overlap: they share the communicator's
-        scratch memory. Has no gradient. Raises ValueError or TypeError for what is wrong with the arguments,
-        RuntimeError with the library's words.
+        Runs on torch's current stream and does not wait, so it can be captured into a CUDA graph (after one call
+        outside a capture, because NCCL connects lazily). Calls on several streams must not overlap: they share the
+        communicator's scratch memory. Has no gradient. Raises ValueError or TypeError for wrong arguments, RuntimeError
+        with the library's error.
         """
         if not self._communicator:
-            raise ValueError("this Combiner is closed")
+            raise ValueError("this Combiner is closed: expected a call before close() or abort()")
         if self._check_calls:
             self._agree_on_call(partial, sizes, out)
         data_type, layout = self._checked(partial, sizes, out)
@@ -243,32 +248,32 @@ class Combiner:
         return f"{_DEVICE}:{self._device}"
 
     def _agree_on_call(self, partial, sizes, out) -> None:
-        """As _checked(); what is wrong on one rank is raised on all of them."""
-        said: dict = {}
+        """Compares the checked arguments between the ranks. An error on one rank is raised on all of them."""
+        arguments: dict = {}
         problem: Optional[Exception] = None
         try:
             _, layout = self._checked(partial, sizes, out)
-            said = {"sizes": list(layout.sizes), "shape": list(partial.shape), "dtype": str(partial.dtype)}
+            arguments = {"sizes": list(layout.sizes), "shape": list(partial.shape), "dtype": str(partial.dtype)}
         except (TypeError, ValueError) as error:
             problem = error
-        self._agree(said, problem)
+        self._agree(arguments, problem)
 
     def _checked(self, partial, sizes, out) -> Tuple[int, _Layout]:
-        """NCCL's number for the partial's type, and the sizes' layout, where all arguments are fit to be used."""
+        """Checks all arguments. Returns NCCL's number of the type and the sizes' layout."""
         if not isinstance(partial, torch.Tensor):
-            raise TypeError(f"partial is a {type(partial).__name__}; a torch.Tensor [rows, hidden] would be right")
+            raise TypeError(f"partial is a {type(partial).__name__}: expected a torch.Tensor [rows, hidden]")
         self._check_place("partial", partial)
         data_type = _DTYPES.get(partial.dtype)
         if data_type is None:
-            raise TypeError(f"partial is {partial.dtype}; one of {', '.join(str(each) for each in _DTYPES)}")
+            raise TypeError(f"partial is {partial.dtype}: expected one of {', '.join(str(each) for each in _DTYPES)}")
         if partial.dim() != 2:
-            raise ValueError(f"partial has shape {list(partial.shape)}; [rows, hidden] would be right")
+            raise ValueError(f"partial has shape {list(partial.shape)}: expected [rows, hidden]")
         if not partial.is_contiguous():
             raise ValueError(f"partial of shape {list(partial.shape)} and strides {list(partial.stride())} is not "
-                             "contiguous; partial.contiguous() would be right")
+                             "contiguous: expected partial.contiguous()")
         if partial.requires_grad and torch.is_grad_enabled():
-            raise ValueError("partial requires a gradient, and a combine has none; partial.detach() or torch.no_grad() "
-                             "would be right")
+            raise ValueError("partial requires a gradient, and a combine has none: expected partial.detach() or "
+                             "torch.no_grad()")
         layout = self._layout(sizes, partial.shape[0])
         if out is not None:
             self._check_out(out, partial, layout)
@@ -278,53 +283,53 @@ class Combiner:
         device = tensor.device
         # A CPU device has no index.
         if device.type != _DEVICE or (device.index or 0) != self._device:
-            raise ValueError(f"{what} is on {device}; this Combiner works on {self._where()}")
+            raise ValueError(f"{what} is on {device}: expected {self._where()}, the device of this Combiner")
 
     def _layout(self, sizes: Optional[Sequence[int]], rows: int) -> _Layout:
         if isinstance(sizes, torch.Tensor):
             if sizes.device.type != "cpu":
-                raise ValueError(f"sizes are on {sizes.device}, where reading them would wait for the GPU; a list or "
-                                 "a CPU tensor would be right")
+                raise ValueError(f"sizes are on {sizes.device}, where reading them would wait for the GPU: expected a "
+                                 "list or a CPU tensor")
             sizes = sizes.tolist()
         try:
             key = (None if sizes is None else tuple(sizes), rows)
             found = self._layouts.get(key)
         except TypeError:
-            raise TypeError(f"sizes {_short(sizes)}: whole numbers of rows, one a rank, would be right") from None
+            raise TypeError(f"sizes {_short(sizes)}: expected whole numbers of rows, one for each rank") from None
         if found is None:
             found = _Layout(key[0], rows, self._ranks, self._rank)
-            if len(self._layouts) >= _MOST_LAYOUTS:
+            if len(self._layouts) >= _MAX_LAYOUTS:
                 self._layouts.clear()
             self._layouts[key] = found
         return found
 
     def _check_out(self, out: torch.Tensor, partial: torch.Tensor, layout: _Layout) -> None:
         if not isinstance(out, torch.Tensor):
-            raise TypeError(f"out is a {type(out).__name__}; a torch.Tensor would be right")
+            raise TypeError(f"out is a {type(out).__name__}: expected a torch.Tensor")
         self._check_place("out", out)
         if out.dtype != partial.dtype:
-            raise TypeError(f"out is {out.dtype}; partial's {partial.dtype} would be right")
+            raise TypeError(f"out is {out.dtype}: expected {partial.dtype}, the type of partial")
         wanted = [layout.own_rows, partial.shape[1]]
         if list(out.shape) != wanted:
-            raise ValueError(f"out has shape {list(out.shape)}; rank {self._rank}'s rows are {wanted}")
+            raise ValueError(f"out has shape {list(out.shape)}: expected {wanted}, the rows of rank {self._rank}")
         if not out.is_contiguous():
-            raise ValueError(f"out of strides {list(out.stride())} is not contiguous")
+            raise ValueError(f"out of strides {list(out.stride())} is not contiguous: expected a contiguous tensor")
         row_bytes = partial.shape[1] * partial.element_size()
         begin, end = partial.data_ptr(), partial.data_ptr() + partial.shape[0] * row_bytes
         at, bytes_of_out = out.data_ptr(), out.numel() * out.element_size()
         if bytes_of_out and at < end and at + bytes_of_out > begin and at != begin + layout.first_row * row_bytes:
-            raise ValueError(f"out overlaps partial {at - begin} bytes from its beginning; only this rank's own rows "
-                             f"of it, {layout.first_row} to {layout.first_row + layout.own_rows - 1}, may be reused")
+            raise ValueError(f"out overlaps partial {at - begin} bytes from its beginning: expected no overlap, or "
+                             f"this rank's own rows, {layout.first_row} to {layout.first_row + layout.own_rows - 1}")
 
     def close(self) -> None:
-        """Waits for what is under way and gives the communicator back; every rank calls it. A second call does
+        """Waits for pending work and destroys the communicator. Every rank must call it; a second call does
         nothing."""
         communicator, self._communicator = self._communicator, 0
         if communicator:
             self._library.destroy(communicator)
 
     def abort(self) -> None:
-        """Gives the communicator back without waiting for any other rank; for use after an error."""
+        """Destroys the communicator without waiting for other ranks; for use after an error."""
         communicator, self._communicator = self._communicator, 0
         if communicator:
             self._library.abort(communicator)
@@ -339,6 +344,6 @@ class Combiner:
             self.abort()
 
     def __del__(self) -> None:
-        # Destroying waits for the other ranks, which may be gone: the end of the process frees it.
+        # Destroying would wait for the other ranks, which may have ended; the end of the process frees it.
         if getattr(self, "_communicator", 0):
             warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2)

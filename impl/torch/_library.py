@@ -1,7 +1,7 @@
-# libsamesum-nccl through ctypes: where it is looked for, and the functions that samesum.torch calls.
+# libsamesum-nccl through ctypes: finds the library and declares the functions that samesum.torch calls.
 # SPDX-License-Identifier: Apache-2.0
 #
-# ctypes and not a compiled extension, so that one wheel serves every Python and every torch: the library's own
+# ctypes instead of a compiled extension, so that one wheel works with every Python and every torch: the library's
 # interface is C (impl/dropin/samesum_nccl.h, nccl.h of NCCL 2.28.9). ctypes releases the GIL during each call.
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class UniqueId(ctypes.Structure):
 
 
 class Library:
-    """An opened libsamesum-nccl. Every method raises RuntimeError with what the library says of a failed call."""
+    """A loaded libsamesum-nccl. Methods raise RuntimeError with the library's error when a call fails."""
 
     def __init__(self, path: str) -> None:
         try:
@@ -44,7 +44,7 @@ class Library:
             self._destroy = self._declare("ncclCommDestroy", integer, pointer)
             self._abort = self._declare("ncclCommAbort", integer, pointer)
         except AttributeError as error:
-            raise OSError(f"{path} is no {FILE_NAME}: {error}") from None
+            raise OSError(f"{path} is not {FILE_NAME}: {error}") from None
 
     def _declare(self, name, result, *arguments):
         function = getattr(self._functions, name)
@@ -56,24 +56,24 @@ class Library:
 
     def _check(self, code: int, what: str) -> None:
         if code != 0:
-            said = (self._last_error() or b"").decode(errors="replace").strip()
-            raise RuntimeError(f"{what}: {said or (self._error_string(code) or b'').decode(errors='replace')}")
+            text = (self._last_error() or b"").strip() or self._error_string(code) or b""
+            raise RuntimeError(f"{what}: {text.decode(errors='replace')}")
 
     def version(self) -> str:
-        """Release of the NCCL behind it: "2.28.9"."""
+        """Release of the NCCL that it forwards to, e.g. "2.28.9"."""
         number = ctypes.c_int()
         self._check(self._get_version(ctypes.byref(number)), "ncclGetVersion")
         major, rest = divmod(number.value, 10000)
         return f"{major}.{rest // 100}.{rest % 100}"
 
     def unique_id(self) -> bytes:
-        """A fresh name under which ranks find each other, 128 bytes."""
-        name = UniqueId()
-        self._check(self._get_unique_id(ctypes.byref(name)), "ncclGetUniqueId")
-        return bytes(name)
+        """A new unique id of 128 bytes, by which the ranks of a communicator find each other."""
+        made = UniqueId()
+        self._check(self._get_unique_id(ctypes.byref(made)), "ncclGetUniqueId")
+        return bytes(made)
 
     def init_rank(self, ranks: int, unique_id: bytes, rank: int) -> int:
-        """This rank's communicator, on the current CUDA device; returns when all `ranks` have called."""
+        """Makes this rank's communicator on the current CUDA device. Returns when all `ranks` have called."""
         communicator = ctypes.c_void_p()
         self._check(
             self._init_rank(ctypes.byref(communicator), ranks, UniqueId.from_buffer_copy(unique_id), rank),
@@ -88,13 +88,13 @@ class Library:
 
     @staticmethod
     def as_sizes(sizes: Sequence[int]) -> ctypes.Array:
-        """Rows of each rank as samesumCombine reads them."""
+        """Rows of each rank as the array that samesumCombine takes."""
         return (ctypes.c_uint64 * len(sizes))(*sizes)
 
     def combine(self, communicator: int, scheme: bytes, accumulation: bytes, sizes: ctypes.Array, hidden: int,
                 data_type: int, root: int, partial: int, result: int, stream: int) -> None:
-        """samesumCombine. `sizes` by as_sizes(); `data_type` in nccl.h's numbering; addresses and the stream as
-        integers."""
+        """Calls samesumCombine. `sizes` come from as_sizes(), `data_type` is nccl.h's number; addresses and the stream
+        are integers."""
         code = self._combine(communicator, scheme, accumulation, sizes, len(sizes), hidden, data_type, root, partial,
                              result, stream)
         if code:
@@ -105,10 +105,11 @@ _opened: dict = {}
 
 
 def load_library(path: Optional[Union[str, os.PathLike]] = None) -> Library:
-    """Opens libsamesum-nccl: `path` where it is given, else what the environment variable SAMESUM_NCCL_LIBRARY names,
-    else the one in the package's folder, else wherever the loader finds libsamesum-nccl.so.2 (LD_LIBRARY_PATH).
+    """Loads libsamesum-nccl: from `path` if given, else from the file that the environment variable
+    SAMESUM_NCCL_LIBRARY names, else from the package's folder, else wherever the loader finds libsamesum-nccl.so.2
+    (LD_LIBRARY_PATH).
 
-    Raises OSError, in one line, when there is none or it is another library. Opened once a path and process.
+    Raises OSError, in one line, if there is none or it is another library. Each path is loaded once in a process.
     """
     beside = Path(__file__).with_name(FILE_NAME)
     if path is not None:
@@ -125,6 +126,6 @@ def load_library(path: Optional[Union[str, os.PathLike]] = None) -> Library:
         except OSError as error:
             if chosen != FILE_NAME:
                 raise
-            raise OSError(f"{error}; the package's folder has none either: library=, {VARIABLE} or LD_LIBRARY_PATH "
-                          "would name it") from None
+            raise OSError(f"{error}; the package's folder has none either: expected its path in library= or "
+                          f"{VARIABLE}, or its folder in LD_LIBRARY_PATH") from None
     return _opened[chosen]

@@ -1,12 +1,13 @@
-# PyTorch's own collectives on real NCCL under libsamesum-nccl: the same bits wherever a token lands, for each policy.
+# PyTorch's own collectives on real NCCL under libsamesum-nccl: a token has the same bits on every owner, per policy.
 # SPDX-License-Identifier: Apache-2.0
 #
 #   python3 tests/gpu/gpu_dropin.py --library build/release/libsamesum-nccl.so.2 [--json FILE]
 #
-# Needs torch with CUDA and one GPU: 4 and 8 ranks share it, each with a NCCL_HOSTID of its own. Without the shim, and
-# under it without a policy, the control must show that bits do depend on owner and count; else nothing is proved.
-# Prints PASS or FAIL for each check; exit 0 when all passed, else 1.
+# Needs torch with CUDA and one GPU: 4 and 8 ranks share it, each with its own NCCL_HOSTID. The controls, without the
+# drop-in and with it but without a policy, must show that bits depend on owner and count, else nothing is proved.
+# Prints PASS or FAIL for each check; exit 0 if all passed, else 1.
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -17,15 +18,18 @@ import time
 import traceback
 from datetime import timedelta
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "impl", "torch"))
+from _mps import private_mps  # noqa: E402, the package samesum.torch need not be built
+
 TOKENS, HIDDEN = 256, 2048
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
-# --- What ranks do -------------------------------------------------------------------------------------------------
+# --- Work of the ranks ---------------------------------------------------------------------------------------------
 
 
 def partials(torch, ranks, dtype):
-    """[ranks, TOKENS, HIDDEN], the same on every rank; the ranks' magnitudes differ, so that orders show."""
+    """[ranks, TOKENS, HIDDEN], the same on every rank. The ranks' magnitudes differ, so that the order is visible."""
     generator = torch.Generator().manual_seed(20260)
     values = torch.randn(ranks, TOKENS, HIDDEN, generator=generator)
     scale = torch.exp2(torch.arange(ranks, dtype=torch.float32) % 4 - 1).reshape(ranks, 1, 1)
@@ -33,7 +37,7 @@ def partials(torch, ranks, dtype):
 
 
 def placements(torch, ranks):
-    """Which token lies in which row, for buffers of equal parts."""
+    """The token of each row, for buffers of equal parts."""
     generator = torch.Generator().manual_seed(7)
     every = torch.arange(TOKENS)
     return {
@@ -59,7 +63,7 @@ def row_sets(torch):
 
 
 def rank_work(torch, dist, rank, ranks, short):
-    """Everything that this rank received, by name."""
+    """All results of this rank, by name."""
     found = {}
     dtypes = ["bfloat16"] if short else ["bfloat16", "float32"]
     for dtype in dtypes:
@@ -87,7 +91,7 @@ def rank_work(torch, dist, rank, ranks, short):
         found["bfloat16 reduce_scatter in place"] = own.cpu()
         if short:
             continue
-        # Parts of unlike sizes: PyTorch makes a group of ncclReduces of them, one for each owner, as vLLM does.
+        # For parts of different sizes PyTorch calls one ncclReduce for each owner in one group, as vLLM does.
         sizes = ragged_sizes(ranks)
         parts = [part.contiguous() for part in mine[: sum(sizes)].split(sizes)]
         out = torch.full_like(parts[rank], 7.0)
@@ -103,7 +107,7 @@ def rank_work(torch, dist, rank, ranks, short):
 
 
 def captured(torch, dist, mine, rank, ranks):
-    """The same calls in a CUDA graph, launched on two inputs."""
+    """The same calls in a CUDA graph, launched on two different inputs."""
     reduced, scattered = mine[:32].clone(), mine[:32].clone()
     out = torch.empty(32 // ranks, HIDDEN, dtype=mine.dtype, device="cuda")
 
@@ -136,7 +140,7 @@ class UniqueId(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_byte * 128)]
 
 
-def shim(library):
+def load_dropin(library):
     lib = ctypes.CDLL(library)
     pointer, number = ctypes.c_void_p, ctypes.c_size_t
     lib.ncclAllReduce.argtypes = [pointer, pointer, number, ctypes.c_int, ctypes.c_int, pointer, pointer]
@@ -161,7 +165,7 @@ def communicator(lib, ranks, rank, share):
 
 
 def combines(torch, dist, lib, rank, ranks):
-    """samesumCombine by its C door, on ragged rows with an empty part."""
+    """samesumCombine through its C interface, on ragged rows with an empty part."""
 
     def share(text):
         box = [text]
@@ -191,10 +195,10 @@ def combines(torch, dist, lib, rank, ranks):
 
 
 def by_path(torch, dist, library, rank, ranks):
-    """As vLLM has it by VLLM_NCCL_SO_PATH: the library loaded by its path beside PyTorch's own NCCL. All-reduce, and a
-    group of ncclReduces, one for each owner, out of one buffer."""
+    """The library loaded by its path beside PyTorch's own NCCL, as vLLM does with VLLM_NCCL_SO_PATH: an all-reduce, and
+    a group of ncclReduces from one buffer, one for each owner."""
     os.environ["SAMESUM_POLICY"] = "ordered"
-    lib = shim(library)
+    lib = load_dropin(library)
     pointer, number = ctypes.c_void_p, ctypes.c_size_t
     lib.ncclReduce.argtypes = [pointer, pointer, number, ctypes.c_int, ctypes.c_int, ctypes.c_int, pointer, pointer]
 
@@ -228,8 +232,8 @@ def by_path(torch, dist, library, rank, ranks):
 
 
 def overhead(torch, lib):
-    """ns of one host call of ncclAllReduce of nothing on one rank: NCCL returns at once, so what is left is the way
-    there. By ctypes, whose own cost is in all of them."""
+    """ns of one host call of ncclAllReduce with count 0 on one rank. NCCL returns at once, so the time is that of the
+    call itself, including ctypes."""
     comm = communicator(lib, 1, 0, lambda text: text)
     data = torch.zeros(4, device="cuda")
     stream = torch.cuda.current_stream().cuda_stream
@@ -251,23 +255,23 @@ def rank_main(torch, launch, rank, library, folder):
     ranks, policy = launch["ranks"], launch["environment"].get("SAMESUM_POLICY", "")
     torch.cuda.set_device(0)
     dist.init_process_group("nccl", init_method=f"file://{folder}/store", rank=rank, world_size=ranks,
-                            timeout=timedelta(seconds=PATIENCE_S))
+                            timeout=timedelta(seconds=TIMEOUT_S))
     found = rank_work(torch, dist, rank, ranks, launch.get("short", False))
     torch.cuda.synchronize()
     if launch["preloaded"] and policy == "" and ranks == 4:
-        found.update(combines(torch, dist, shim(library), rank, ranks))
+        found.update(combines(torch, dist, load_dropin(library), rank, ranks))
     if launch.get("by_path"):
         found.update(by_path(torch, dist, library, rank, ranks))
     if launch["preloaded"] and ranks == 4 and policy in ("", "observe") and not launch.get("short"):
         dist.barrier()
         if rank == 0:
-            found["overhead shim"] = overhead(torch, shim(library))
-            found["overhead real"] = overhead(torch, shim("libnccl.so.2"))
+            found["overhead dropin"] = overhead(torch, load_dropin(library))
+            found["overhead real"] = overhead(torch, load_dropin("libnccl.so.2"))
         dist.barrier()
     torch.save(found, f"{folder}/{rank}.part")
     os.rename(f"{folder}/{rank}.part", f"{folder}/{rank}.found")
     if launch.get("refuses"):
-        # The last thing that a rank does: some releases of PyTorch end the process for it.
+        # Last, because some releases of PyTorch end the process after an error of NCCL.
         try:
             dist.all_reduce(torch.ones(8, device="cuda"), op=dist.ReduceOp.AVG)
             torch.cuda.synchronize()
@@ -279,7 +283,7 @@ def rank_main(torch, launch, rank, library, folder):
     os._exit(0)
 
 
-# --- One start of Python and torch for many launches ---------------------------------------------------------------
+# --- Launches: one start of Python and torch for all of them --------------------------------------------------------
 
 
 def run_launch(torch, launch, library):
@@ -304,10 +308,10 @@ def run_launch(torch, launch, library):
             os._exit(1)
         children.append(child)
     alive = set(children)
-    while alive and time.monotonic() - begin < PATIENCE_S:
+    while alive and time.monotonic() - begin < TIMEOUT_S:
         done, _ = os.waitpid(-1, os.WNOHANG)
         alive.discard(done)
-        # One that failed leaves the others waiting.
+        # When a rank fails, the others would wait for it.
         failed = [r for r in range(launch["ranks"])
                   if children[r] not in alive and not os.path.exists(f"{folder}/{r}.found")]
         if failed:
@@ -328,14 +332,14 @@ def run_launch(torch, launch, library):
             "seconds": time.monotonic() - begin}
 
 
-def host(library, launches, target):
-    """Runs in a process of its own, preloaded or not: CUDA is touched in its children only."""
+def run_launches(library, launches, target):
+    """Runs in its own process, with or without the drop-in preloaded; only its children use CUDA."""
     import torch
 
     torch.save([run_launch(torch, launch, library) for launch in launches], target)
 
 
-# --- What must hold ------------------------------------------------------------------------------------------------
+# --- Checks of the results -----------------------------------------------------------------------------------------
 
 
 class Checks:
@@ -358,7 +362,7 @@ def differing(torch, a, b):
 
 
 def tokens_of(torch, found, ranks, name, rows):
-    """What the call made of each token: {token: its row}."""
+    """The call's result for each token: {token: its row}."""
     whole = torch.cat([found[rank][name] for rank in range(ranks)])
     return {int(token): whole[place] for place, token in enumerate(rows)}
 
@@ -370,73 +374,63 @@ def host_sum(torch, values, order, once):
     return total.to(values.dtype)
 
 
-def sums_of_tokens(torch, found, ranks, dtype):
-    """{how: {token: row}} for every way in which the tokens of this dtype were summed."""
-    ways = {}
+def sums_by_call(torch, found, ranks, dtype):
+    """{call: {token: row}} for every call that summed tokens of this dtype."""
+    sums = {}
     for name, rows in placements(torch, ranks).items():
         if f"{dtype} reduce_scatter {name}" in found[0]:
-            ways[f"reduce_scatter {name}"] = tokens_of(torch, found, ranks, f"{dtype} reduce_scatter {name}", rows)
+            sums[f"reduce_scatter {name}"] = tokens_of(torch, found, ranks, f"{dtype} reduce_scatter {name}", rows)
     for name, rows in row_sets(torch).items():
         if f"{dtype} all_reduce {name}" in found[0]:
             whole = found[0][f"{dtype} all_reduce {name}"]
-            ways[f"all_reduce {name}"] = {int(token): whole[place] for place, token in enumerate(rows)}
+            sums[f"all_reduce {name}"] = {int(token): whole[place] for place, token in enumerate(rows)}
     if dtype != "bfloat16":
-        return ways
-    ways["reduce_scatter in place"] = tokens_of(torch, found, ranks, "bfloat16 reduce_scatter in place", range(32))
+        return sums
+    sums["reduce_scatter in place"] = tokens_of(torch, found, ranks, "bfloat16 reduce_scatter in place", range(32))
     if "bfloat16 reduce_scatter ragged" in found[0]:
-        ways["reduce_scatter ragged"] = tokens_of(torch, found, ranks, "bfloat16 reduce_scatter ragged",
+        sums["reduce_scatter ragged"] = tokens_of(torch, found, ranks, "bfloat16 reduce_scatter ragged",
                                                   range(sum(ragged_sizes(ranks))))
         for root, word in ((0, "first"), (ranks - 1, "last")):
             whole = found[root][f"bfloat16 reduce to {word}"]
-            ways[f"reduce to {word}"] = {token: whole[token] for token in range(32)}
+            sums[f"reduce to {word}"] = {token: whole[token] for token in range(32)}
         for turn, first in (("first", 0), ("second", 32)):
             rows = range(first, first + 32)
-            ways[f"captured reduce_scatter {turn}"] = tokens_of(torch, found, ranks,
+            sums[f"captured reduce_scatter {turn}"] = tokens_of(torch, found, ranks,
                                                                 f"captured reduce_scatter {turn}", rows)
             whole = found[0][f"captured all_reduce {turn}"]
-            ways[f"captured all_reduce {turn}"] = {token: whole[place] for place, token in enumerate(rows)}
-    return ways
+            sums[f"captured all_reduce {turn}"] = {token: whole[place] for place, token in enumerate(rows)}
+    return sums
 
 
-def differences_between_ways(torch, ways):
-    """Tokens of which some two ways made different bits, and the first such pair."""
+def differences_between_calls(torch, sums):
+    """Tokens to which two calls gave different bits, and the first such pair of calls."""
     seen, differ, example = {}, set(), ""
-    for how, tokens in ways.items():
+    for call, tokens in sums.items():
         for token, row in tokens.items():
             if token not in seen:
-                seen[token] = (how, row)
+                seen[token] = (call, row)
             elif not same(torch, seen[token][1], row):
                 differ.add(token)
                 example = example or (f"token {token}: {differing(torch, seen[token][1], row)} elements differ between "
-                                      f"{seen[token][0]} and {how}")
+                                      f"{seen[token][0]} and {call}")
     return differ, example
 
 
-def judge(torch, checks, result):
-    launch = result["launch"]
-    ranks, title = launch["ranks"], launch["title"]
-    found = result["found"]
-    if any(rank is None for rank in found):
-        missing = [rank for rank in range(ranks) if found[rank] is None]
-        words = " / ".join(line for rank in missing[:1] for line in result["errors"][rank].splitlines()[-6:])
-        checks(f"{title}: all ranks finish", False, f"ranks {missing} did not: {words[-600:]}")
-        return
-    checks(f"{title}: all ranks finish", True, f"{result['seconds']:.1f} s")
-    policy = launch["environment"].get("SAMESUM_POLICY", "")
-    once = launch["environment"].get("SAMESUM_ACCUMULATION") == "fp32_once"
+def check_order(torch, checks, title, ranks, found, policy, once):
+    """The same bits in all calls, and those of the host's sum; without a replacing policy (control) different bits."""
     orders = {"fixed_root": [*range(1, ranks), 0], "ordered": list(range(ranks)), "direct": list(range(ranks))}
     for dtype in ("bfloat16", "float32"):
-        ways = sums_of_tokens(torch, found, ranks, dtype)
-        if not ways:
+        sums = sums_by_call(torch, found, ranks, dtype)
+        if not sums:
             continue
-        differ, example = differences_between_ways(torch, ways)
+        differ, example = differences_between_calls(torch, sums)
         if policy not in orders:
             checks(f"{title}: {dtype} bits depend on owner or count (control)", differ, f"{len(differ)} tokens differ")
             continue
         values = partials(torch, ranks, dtype)
-        checks(f"{title}: {dtype} tokens have the same bits in all {len(ways)} ways", not differ, example)
+        checks(f"{title}: {dtype} tokens have the same bits in all {len(sums)} calls", not differ, example)
         expected = host_sum(torch, values, orders[policy], once)
-        wrong = [f"{how}, token {token}" for how, tokens in ways.items() for token, row in tokens.items()
+        wrong = [f"{call}, token {token}" for call, tokens in sums.items() for token, row in tokens.items()
                  if not same(torch, row, expected[token])]
         odd = found[0][f"{dtype} all_reduce odd"]
         if not same(torch, odd, expected[7, : HIDDEN - 1]):
@@ -444,74 +438,98 @@ def judge(torch, checks, result):
         order = "0, 1, 2, ..." if policy != "fixed_root" else "1, 2, ..., 0"
         checks(f"{title}: {dtype} equals the host's sum of ranks {order}", not wrong, "; ".join(wrong[:3]))
         other = host_sum(torch, values, list(range(ranks))[::-1], once)
-        checks(f"{title}: {dtype} data shows the order", once or differing(torch, other, expected) > 0)
+        checks(f"{title}: {dtype} data reveals the order", once or differing(torch, other, expected) > 0)
+
+
+def check_combines(torch, checks, title, ranks, found):
+    sizes = ragged_sizes(ranks)
+    sizes[1] = 0
+    values = partials(torch, ranks, "bfloat16")[:, : sum(sizes)]
+    for scheme in ("fixed_root", "gather_ordered", "exchange_ordered", "direct_ordered", "auto"):
+        order = [*range(1, ranks), 0] if scheme == "fixed_root" else list(range(ranks))
+        whole = torch.cat([found[rank][f"samesumCombine {scheme}"] for rank in range(ranks)])
+        checks(f"{title}: samesumCombine {scheme}", same(torch, whole, host_sum(torch, values, order, False)))
+    code, line = found[0]["samesumCombine nonsense"]
+    checks(f"{title}: samesumCombine refuses an unknown scheme", code == 5 and "nonsense" in line, line)
+
+
+def check_by_path(torch, checks, title, ranks, found):
+    sizes = ragged_sizes(ranks)
+    expected = host_sum(torch, partials(torch, ranks, "bfloat16")[:, : sum(sizes)], list(range(ranks)), False)
+    owned = torch.cat([found[rank]["by path reduce per owner"] for rank in range(ranks)])
+    checks(f"{title}, library by path: all_reduce in rank order",
+           all(same(torch, found[rank]["by path all_reduce"], expected) for rank in range(ranks)))
+    checks(f"{title}, library by path: reduce per owner in rank order", same(torch, owned, expected))
+
+
+def check_launch(torch, checks, result):
+    launch, found, errors = result["launch"], result["found"], result["errors"]
+    ranks, title = launch["ranks"], launch["title"]
+    if any(rank is None for rank in found):
+        missing = [rank for rank in range(ranks) if found[rank] is None]
+        lines = " / ".join(line for rank in missing[:1] for line in errors[rank].splitlines()[-6:])
+        checks(f"{title}: all ranks finish", False, f"ranks {missing} did not: {lines[-600:]}")
+        return
+    checks(f"{title}: all ranks finish", True, f"{result['seconds']:.1f} s")
+    policy = launch["environment"].get("SAMESUM_POLICY", "")
+    check_order(torch, checks, title, ranks, found, policy,
+                once=launch["environment"].get("SAMESUM_ACCUMULATION") == "fp32_once")
     unequal = [name for name in found[0] if "all_reduce" in name
                and any(not same(torch, found[0][name], found[rank][name]) for rank in range(1, ranks))]
     checks(f"{title}: all_reduce leaves the same bits on all ranks", not unequal, ", ".join(unequal))
     if "samesumCombine auto" in found[0]:
-        sizes = ragged_sizes(ranks)
-        sizes[1] = 0
-        values = partials(torch, ranks, "bfloat16")[:, : sum(sizes)]
-        for scheme in ("fixed_root", "gather_ordered", "exchange_ordered", "direct_ordered", "auto"):
-            order = [*range(1, ranks), 0] if scheme == "fixed_root" else list(range(ranks))
-            whole = torch.cat([found[rank][f"samesumCombine {scheme}"] for rank in range(ranks)])
-            checks(f"{title}: samesumCombine {scheme}", same(torch, whole, host_sum(torch, values, order, False)))
-        code, line = found[0]["samesumCombine nonsense"]
-        checks(f"{title}: samesumCombine refuses an unknown scheme", code == 5 and "nonsense" in line, line)
+        check_combines(torch, checks, title, ranks, found)
     if launch.get("by_path"):
-        sizes = ragged_sizes(ranks)
-        expected = host_sum(torch, partials(torch, ranks, "bfloat16")[:, : sum(sizes)], list(range(ranks)), False)
-        owned = torch.cat([found[rank]["by path reduce per owner"] for rank in range(ranks)])
-        checks(f"{title}, library by path: all_reduce in rank order",
-               all(same(torch, found[rank]["by path all_reduce"], expected) for rank in range(ranks)))
-        checks(f"{title}, library by path: reduce per owner in rank order", same(torch, owned, expected))
+        check_by_path(torch, checks, title, ranks, found)
     if launch.get("refuses"):
-        quiet = [rank for rank in range(ranks) if "by avg over" not in result["errors"][rank]]
-        checks(f"{title}: an average is refused aloud", not quiet and not result["averaged"],
-               f"quiet ranks {quiet}, averaged on {result['averaged']}" if quiet or result["averaged"] else "")
+        silent, averaged = [rank for rank in range(ranks) if "by avg over" not in errors[rank]], result["averaged"]
+        checks(f"{title}: an average is refused with an error line", not silent and not averaged,
+               f"no error line of ranks {silent}, averaged on {averaged}" if silent or averaged else "")
     if policy == "observe":
-        judge_calls(checks, title, ranks, result["calls"])
+        check_calls(checks, title, ranks, result["calls"])
 
 
-def judge_calls(checks, title, ranks, files):
+def check_calls(checks, title, ranks, files):
     rows = []
     for file in files:
         with open(file) as lines:
             rows.append([json.loads(line) for line in lines])
     names = [[row[2] for row in file if isinstance(row, list)] for file in rows]
     captured_calls = sum(1 for file in rows for row in file if isinstance(row, list) and row[9])
-    checks(f"{title}: the call stream is on file", len(files) == ranks and all("AllReduce" in n and "ReduceScatter" in n
-           and "Reduce" in n for n in names) and captured_calls >= 2 * ranks,
+    recorded = [all(name in of_file for name in ("AllReduce", "ReduceScatter", "Reduce")) for of_file in names]
+    checks(f"{title}: the call stream is recorded",
+           len(files) == ranks and all(recorded) and captured_calls >= 2 * ranks,
            f"{len(files)} files, {sum(map(len, names))} calls, {captured_calls} captured")
 
 
-def judge_overhead(checks, results):
+def check_overhead(checks, results):
     times = {}
     for result in results:
         policy = result["launch"]["environment"].get("SAMESUM_POLICY", "") or "no policy"
-        if result["found"][0] and "overhead shim" in result["found"][0]:
-            times[policy] = {"shim": result["found"][0]["overhead shim"], "real": result["found"][0]["overhead real"]}
+        if result["found"][0] and "overhead dropin" in result["found"][0]:
+            times[policy] = {"dropin": result["found"][0]["overhead dropin"],
+                             "real": result["found"][0]["overhead real"]}
     for policy, pair in times.items():
-        extra = pair["shim"]["median"] - pair["real"]["median"]
+        extra = pair["dropin"]["median"] - pair["real"]["median"]
         checks(f"overhead of a call, {policy}: at most 2000 ns", extra <= 2000,
-               f"{extra:.0f} ns (median {pair['shim']['median']:.0f} against {pair['real']['median']:.0f}; "
-               f"min {pair['shim']['min']:.0f} against {pair['real']['min']:.0f})")
+               f"{extra:.0f} ns (median {pair['dropin']['median']:.0f} against {pair['real']['median']:.0f}; "
+               f"min {pair['dropin']['min']:.0f} against {pair['real']['min']:.0f})")
     return times
 
 
-def judge_forwarding(torch, checks, results):
-    """Without a policy, and observed, the bits are NCCL's own."""
+def check_forwarding(torch, checks, results):
+    """Without a policy, and under observe, the bits are NCCL's own."""
     plain = {result["launch"]["title"]: result["found"] for result in results
              if result["launch"]["ranks"] == 4 and all(result["found"])}
-    control = plain.get("no shim, 4 ranks")
+    control = plain.get("no drop-in, 4 ranks")
     for title in ("no policy, 4 ranks", "observe, 4 ranks"):
         if control is None or title not in plain:
-            checks(f"{title}: the same bits as without the shim", False, "a launch failed")
+            checks(f"{title}: the same bits as without the drop-in", False, "a launch failed")
             continue
         differ = [name for rank in range(4) for name, value in control[rank].items()
                   if torch.is_tensor(value) and name in plain[title][rank]
                   and not same(torch, value, plain[title][rank][name])]
-        checks(f"{title}: the same bits as without the shim", not differ, ", ".join(differ[:3]))
+        checks(f"{title}: the same bits as without the drop-in", not differ, ", ".join(differ[:3]))
 
 
 def launches_of(policies, ranks_list):
@@ -532,7 +550,7 @@ def launches_of(policies, ranks_list):
 
 
 def start(library, launches, preload):
-    """A process of its own for these launches, and what it found."""
+    """Runs these launches in a new process and returns their results."""
     with tempfile.TemporaryDirectory() as folder:
         target = f"{folder}/results"
         environment = dict(os.environ)
@@ -541,10 +559,10 @@ def start(library, launches, preload):
                 del environment[name]
         if preload:
             environment["LD_PRELOAD"] = library
-        process = subprocess.run([sys.executable, os.path.abspath(__file__), "--host", json.dumps(launches),
+        process = subprocess.run([sys.executable, os.path.abspath(__file__), "--launches", json.dumps(launches),
                                   "--library", library, "--target", target], env=environment, check=False)
         if process.returncode != 0 or not os.path.exists(target):
-            print(f"FAIL  the process with {'the shim' if preload else 'no shim'} ended with {process.returncode}")
+            print(f"FAIL  the process {'with' if preload else 'without'} the drop-in ended with {process.returncode}")
             return None
         import torch
 
@@ -557,42 +575,38 @@ def main():
     parser.add_argument("--json", help="the checks and the overhead as JSON")
     parser.add_argument("--policies", default="no policy,observe,fixed_root,ordered,direct,fp32_once,non-blocking")
     parser.add_argument("--ranks", default="4,8")
-    parser.add_argument("--mps", action="store_true", help="start an MPS daemon: ranks of one GPU run side by side")
-    parser.add_argument("--host", help=argparse.SUPPRESS)
+    parser.add_argument("--mps", action="store_true", help="start an MPS daemon: ranks of a GPU run at the same time")
+    parser.add_argument("--launches", help=argparse.SUPPRESS)
     parser.add_argument("--target", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     library = os.path.abspath(arguments.library)
-    if arguments.host:
-        host(library, json.loads(arguments.host), arguments.target)
+    if arguments.launches:
+        run_launches(library, json.loads(arguments.launches), arguments.target)
         return 0
     if not os.path.exists(library):
-        print(f"--library {arguments.library}: no such file; build the target samesum_nccl", file=sys.stderr)
+        print(f"--library {arguments.library}: no such file; expected the output of the target samesum_nccl",
+              file=sys.stderr)
         return 2
     begin = time.monotonic()
-    mps = None
-    if arguments.mps:
-        mps = tempfile.mkdtemp(prefix="samesum-mps-")
-        os.environ["CUDA_MPS_PIPE_DIRECTORY"] = os.environ["CUDA_MPS_LOG_DIRECTORY"] = mps
-        subprocess.run(["nvidia-cuda-mps-control", "-d"], check=True)
-    try:
-        ranks_list = [int(word) for word in arguments.ranks.split(",")]
-        control = [{"title": f"no shim, {ranks} ranks", "ranks": ranks, "environment": {}, "preloaded": False,
+    ranks_list = [int(word) for word in arguments.ranks.split(",")]
+    with private_mps() if arguments.mps else contextlib.nullcontext(True) as started:
+        if not started:
+            print("--mps: nvidia-cuda-mps-control is missing or does not start", file=sys.stderr)
+            return 1
+        control = [{"title": f"no drop-in, {ranks} ranks", "ranks": ranks, "environment": {}, "preloaded": False,
                     "by_path": True} for ranks in ranks_list]
         without = start(library, control, preload=False)
         under = start(library, launches_of(arguments.policies.split(","), ranks_list), preload=True)
-    finally:
-        if mps:
-            subprocess.run(["nvidia-cuda-mps-control"], input=b"quit\n", check=False)
     if without is None or under is None:
         return 1
     import torch
 
     checks = Checks()
     for result in without + under:
-        judge(torch, checks, result)
+        check_launch(torch, checks, result)
     if "no policy" in arguments.policies and "observe" in arguments.policies and 4 in ranks_list:
-        judge_forwarding(torch, checks, without + under)
-    times = judge_overhead(checks, under)
+        check_forwarding(torch, checks, without + under)
+    times = check_overhead(checks, under)
     failed = sum(not line["passed"] for line in checks.lines)
     print(f"{len(checks.lines) - failed} of {len(checks.lines)} checks passed in {time.monotonic() - begin:.0f} s")
     if arguments.json:

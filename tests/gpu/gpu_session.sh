@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# All that needs a GPU, in one go: orders revealed and predicted, arithmetic, properties, planted faults, kernels under
+# Runs everything that needs a GPU: orders revealed and predicted, arithmetic, properties, planted faults, kernels under
 # compute-sanitizer, speeds. Usage: tests/gpu/gpu_session.sh BUILD_FOLDER OUTPUT_FOLDER [part ...]
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs on any machine with a GPU, NCCL's library on LD_LIBRARY_PATH if it is not where the build found it. Parts:
-# forced, free, grouped, captured, nodes, arithmetic, properties, faults, tests, sanitizer, speed, bench, fuzz, large,
-# torch, many, domain; without any, all but the last three. `torch` needs PyTorch with CUDA. `domain` asks the main
-# questions again with one rank on each GPU of one NVLink domain: two GPUs will do, four and eight are what it is for.
-# FUZZ_SECONDS is how long fuzz takes.
+# Runs on any machine with a GPU. If NCCL's library is not where the build found it, set LD_LIBRARY_PATH. Parts: forced,
+# free, grouped, captured, nodes, arithmetic, properties, faults, tests, sanitizer, speed, bench, fuzz, large, torch,
+# many, domain; default: all but the last three. `torch` needs PyTorch with CUDA. `domain` repeats the main parts with
+# one rank on each GPU of one NVLink domain: made for four and eight GPUs, needs two. FUZZ_SECONDS is the time of fuzz.
 set -uo pipefail
 
 build=${1:?usage: gpu_session.sh BUILD_FOLDER OUTPUT_FOLDER [part ...]}
@@ -21,7 +20,7 @@ log=$out/session.log
 gpus=$(nvidia-smi -L | wc -l)
 failed=0
 
-# Runs a step with a limit in seconds, keeps its words, and goes on whatever comes out.
+# step LIMIT COMMAND: runs a command for at most LIMIT seconds, logs its output, counts a failure and goes on.
 step() {
     local limit=$1 begin=$SECONDS
     shift
@@ -31,7 +30,7 @@ step() {
     [ $code -eq 0 ] || failed=$((failed + 1))
     echo "exit $code after $((SECONDS - begin)) s: ${*##*/}" | tee -a "$log"
 }
-reveal() { step "$1" "$impl" reveal --patience 30 "${@:2}"; }
+reveal() { step "$1" "$impl" reveal --timeout 30 "${@:2}"; }
 
 {
     date -u +"# %Y-%m-%d"
@@ -41,7 +40,7 @@ reveal() { step "$1" "$impl" reveal --patience 30 "${@:2}"; }
 
 for part in $parts; do
     case $part in
-    forced) # every algorithm and protocol by force, where NCCL has them
+    forced) # every algorithm and protocol, forced, where NCCL has them
         formats=float32,bfloat16,float16
         for ranks in 2 3 4 5 6 7 8; do
             reveal 60 --ranks $ranks --algo ring --proto ll,ll128,simple --dtype $formats \
@@ -53,7 +52,7 @@ for part in $parts; do
                 --records "$out/forced-$ranks-pat.jsonl"
         done
         cat "$out"/forced-?-*.jsonl >"$out/forced.jsonl" && rm "$out"/forced-?-*.jsonl
-        # What NCCL does not have is skipped with its word, never passed.
+        # What NCCL does not have must be skipped with NCCL's message, never passed.
         reveal 60 --ranks 2 --algo tree --calls reduce:0:100,rs:100,ar:100
         ;;
     free) # NCCL's own choices, counts around the thresholds of its cost model
@@ -65,11 +64,11 @@ for part in $parts; do
         reveal 100 --ranks 3,6,8 --dtype bfloat16,float16 --calls reduce:2:100000,rs:30000,ar:1000,ar:100000 \
             --records "$out/free-16-bits.jsonl"
         ;;
-    many) # more ranks than cores care for; not among the parts that run by themselves
+    many) # more ranks than cores; not among the default parts
         reveal 300 --ranks 12,16,20 --dtype float32 --calls reduce:3:30000,rs:3000,ar:3000,ar:100000 \
             --records "$out/free-many-ranks.jsonl"
         ;;
-    grouped) # calls in one group share a choice and carry over channels
+    grouped) # calls of one group share algorithm and protocol, and continue on the next channel
         reveal 100 --ranks 4,8 --dtype float32 --algo ring --proto ll,simple --records "$out/grouped.jsonl" \
             --calls "ar:1000;ar:3000;ar:9000,ar:5000;ar:5000;ar:5000,rs:1000;ar:9000;reduce:2:50000,reduce:0:70000;reduce:1:300;reduce:2:70000;reduce:3:1"
         ;;
@@ -77,7 +76,7 @@ for part in $parts; do
         reveal 100 --ranks 4,8 --captured --dtype float32,bfloat16 --records "$out/captured.jsonl" \
             --calls "reduce:1:300,reduce:1:100000,rs:300,rs:30000,ar:300,ar:30000,ar:1000000,ar:1000;ar:3000;ar:9000"
         ;;
-    nodes) # nodes of two ranks, rings that differ
+    nodes) # nodes of two ranks, rings that differ between channels
         if [ "$gpus" -lt 2 ]; then
             echo "skipped: nodes: one GPU cannot hold a node of two ranks" | tee -a "$log"
             continue
@@ -107,7 +106,7 @@ for part in $parts; do
             --dtype float32,float16,bfloat16,float64,float8_e4m3,float8_e5m2
         step 200 "$impl" run --properties --ranks 8 --json "$out/properties-8.json" --dtype bfloat16,float16
         ;;
-    faults) # each must be caught by name
+    faults) # each must be found and named
         for fault in root_is_owner root_copy_on_other_stream; do
             step 60 "$build/samesum-impl-faulty" run --properties --ranks 4 --cases 2 --hidden 256 \
                 --scheme fixed_root --fault $fault
@@ -133,28 +132,28 @@ for part in $parts; do
         done
         ;;
     speed)
-        # The first line of each call count holds the connections' set-up; the second is what a reveal costs.
+        # The first call includes setting up the connections; the second is the cost of a reveal.
         reveal 60 --ranks 8 --dtype float32 --calls reduce:0:32768,reduce:0:32768,reduce:0:32768
         step 60 "$impl" run --ranks 8 --rows 64 --hidden 2048 --dtype bfloat16 --speed 2 \
             --scheme reduce_scatter,reduce_per_owner,fixed_root,reduce_broadcast,gather_ordered,exchange_ordered,direct_ordered,exact
         ;;
-    bench) # a rank on each of two GPUs
+    bench) # one rank on each of two GPUs
         if [ "$gpus" -lt 2 ]; then
             echo "skipped: bench: one GPU has no link to measure" | tee -a "$log"
             continue
         fi
         step 200 "$impl" bench --sizes 8K,64K,512K,2M,16M,128M --json "$out/bench.json" \
             --scheme auto,reduce_scatter,reduce_per_owner,fixed_root,reduce_broadcast,gather_ordered,exchange_ordered,direct_ordered,exact
-        # Buffers that NCCL may register when it captures a graph.
+        # With buffers that NCCL may register when a graph is captured.
         NCCL_LEGACY_CUDA_REGISTER=1 step 100 "$impl" bench --sizes 16M,128M --json "$out/bench-registered.json" \
             --scheme reduce_scatter,exchange_ordered
         ;;
-    fuzz) # what runs every night, for FUZZ_SECONDS
+    fuzz) # the nightly campaign, for FUZZ_SECONDS
         step $((${FUZZ_SECONDS:-600} + 120)) "$build/samesum-fuzz" fuzz --backend nccl --ranks 2,4,8 \
             --seconds "${FUZZ_SECONDS:-600}" --json "$out/fuzz.json" --junit "$out/fuzz.xml"
         ;;
     domain)
-        # Orders: 4 KiB to 16 MiB element by element, larger ones by bench's comparison with the model.
+        # Orders of 4 KiB to 16 MiB element by element; larger buffers by bench's comparison with the model.
         calls=
         for count in 1024 8192 65536 524288 4194304; do
             calls+=reduce:0:$count,rs:$((count / gpus)),ar:$count,
@@ -170,7 +169,7 @@ for part in $parts; do
         step $((${FUZZ_SECONDS:-180} + 120)) "$build/samesum-fuzz" fuzz --backend nccl --ranks "$gpus" \
             --seconds "${FUZZ_SECONDS:-180}" --json "$out/domain-fuzz.json"
         ;;
-    torch) # PyTorch's collectives under the drop-in NCCL, the combines on its tensors, 32 prompts alone and in a batch
+    torch) # PyTorch's collectives under the drop-in NCCL, combines of torch tensors, 32 prompts alone and in a batch
         library=$build/libsamesum-nccl.so.2
         export PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH} SAMESUM_NCCL_LIBRARY=$library
         step 200 python3 "$here/gpu_dropin.py" --library "$library" --mps --json "$out/dropin.json"
@@ -178,15 +177,15 @@ for part in $parts; do
         step 200 python3 -m samesum.torch.batch_invariance --json "$out/batch-invariance.json"
         ;;
     large) # more than 2^31 bytes
-        step 200 "$impl" run --ranks 2 --rows 2 --hidden 600000000 --dtype bfloat16 --patience 100 \
+        step 200 "$impl" run --ranks 2 --rows 2 --hidden 600000000 --dtype bfloat16 --timeout 100 \
             --scheme fixed_root,exchange_ordered,direct_ordered
         ;;
     *)
-        echo "no such part: $part" >&2
+        echo "part $part: expected one of the parts listed at the top of gpu_session.sh" >&2
         exit 2
         ;;
     esac
 done
 grep -E '^(predicted|fault|[0-9]+ of [0-9]+ claims)' "$log"
-echo "$failed steps did not come out as claimed"
+echo "$failed steps failed"
 [ $failed -eq 0 ]

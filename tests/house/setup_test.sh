@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The set-up by the samesum script on machines made of stand-ins: what it installs, says, and mends after being killed.
+# The samesum script's set-up on fake machines: what it installs, what it prints, and that it recovers when killed.
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup_test.sh [BUILD]: with a build folder the installed form is tried, too. The stand-ins for apt, pip, cmake and
-# ninja note each call in $fake/calls, and kill the script that called them where $fake/kill-in-NAME tells them to.
+# setup_test.sh [BUILD]: with a build folder the installed script is tested, too. The fakes of apt, pip, cmake and ninja
+# log each call in $fake/calls; if $fake/kill-in-NAME exists, NAME kills the script that called it.
 set -uo pipefail
 
-source=$(dirname "$(dirname "$(readlink -f "$0")")")
+source=$(dirname "$(dirname "$(dirname "$(readlink -f "$0")")")")
 build=${1:-}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -14,7 +14,7 @@ failures=0 checks=0
 fake=
 checkout=
 
-check() { # what must hold, a command that tells
+check() { # name of the check, a command that succeeds if it holds
     checks=$((checks + 1))
     if ! "${@:2}"; then
         failures=$((failures + 1))
@@ -31,13 +31,13 @@ never_called() { ! called "$1"; }
 exits() { [[ $status == "$1" ]]; }
 prints() { [[ $(<"$fake/out") == "$1" ]]; }
 
-stand_in() { # name, body
+fake_program() { # name, body
     printf '#!/bin/bash\nfake=%q\necho "%s $*" >>"$fake/calls"\n%s\n' "$fake" "$1" "$2" >"$fake/bin/$1"
     chmod +x "$fake/bin/$1"
 }
 
-# A machine with nothing of what samesum needs, a user who is root, and a checkout.
-new_machine() { # its name
+# A machine without any package that samesum needs, with root as user and a checkout.
+new_machine() { # name
     machine=$1
     fake=$scratch/$1
     checkout=$fake/checkout
@@ -53,29 +53,30 @@ new_machine() { # its name
     : >"$fake/unknown-to-apt"
     local die='if [[ -e $fake/kill-in-NAME ]]; then rm "$fake/kill-in-NAME"; kill -9 $PPID; exit 1; fi'
     echo 0 >"$fake/uid"
-    stand_in id 'cat "$fake/uid"'
-    stand_in sudo '[[ -e $fake/may-sudo ]] || exit 1; shift; exec "$@"'
-    stand_in dpkg ''
-    stand_in dpkg-query 'shift 3; for name in "$@"; do ! grep -qx "$name" "$fake/installed" || echo "ii $name"; done'
-    stand_in apt-cache '! grep -qx "$2" "$fake/unknown-to-apt"'
-    stand_in apt-get '[[ " $* " == *" install "* ]] || exit 0
+    fake_program id 'cat "$fake/uid"'
+    fake_program sudo '[[ -e $fake/may-sudo ]] || exit 1; shift; exec "$@"'
+    fake_program dpkg ''
+    fake_program dpkg-query 'shift 3
+for name in "$@"; do ! grep -qx "$name" "$fake/installed" || echo "ii $name"; done'
+    fake_program apt-cache '! grep -qx "$2" "$fake/unknown-to-apt"'
+    fake_program apt-get '[[ " $* " == *" install "* ]] || exit 0
 '"${die//NAME/apt-get}"'
 for name in "$@"; do
     [[ $name == -* ]] || echo "$name" >>"$fake/installed"
     tool=${name%-build}
     case $tool in g++ | cmake | git | ninja) ln -sf "$fake/spare/$tool" "$fake/bin/$tool" ;; esac
 done'
-    stand_in python3 '[[ $1 == -m && $2 == venv ]] || exit 0
+    fake_program python3 '[[ $1 == -m && $2 == venv ]] || exit 0
 mkdir -p "$3/bin"; cp "$fake/spare/venv-python" "$3/bin/python"'
     mkdir "$fake/spare"
     mv "$fake/bin" "$fake/used"
     mkdir "$fake/bin"
-    stand_in g++ ''
-    stand_in git ''
-    stand_in venv-python "${die//NAME/venv-python}"'; [[ ! -e $fake/no-network ]] || { echo "no network"; exit 1; }'
-    stand_in cmake "${die//NAME/cmake}"'; mkdir -p "build/$2"; touch "build/$2/build.ninja"
+    fake_program g++ ''
+    fake_program git ''
+    fake_program venv-python "${die//NAME/venv-python}"'; [[ ! -e $fake/no-network ]] || { echo "no network"; exit 1; }'
+    fake_program cmake "${die//NAME/cmake}"'; mkdir -p "build/$2"; touch "build/$2/build.ninja"
 echo "-- fuzz/ is left out: because"'
-    stand_in ninja '
+    fake_program ninja '
 echo "[0/1] Re-checking globbed directories..."
 mkdir "$fake/busy" 2>/dev/null || echo OVERLAP >>"$fake/calls"; sleep 0.1; rmdir "$fake/busy"
 [[ ! -e $fake/broken ]] || { printf "[1/1] CXX a.o\nFAILED: a.o\na.cpp:1: error: broken\n"; exit 1; }
@@ -88,9 +89,9 @@ echo "ninja: no work to do."'
     mv "$fake/used" "$fake/bin"
 }
 
-call() { # words of a samesum command
+call() { # arguments of samesum
     : >"$fake/calls"
-    # The outer braces swallow what bash says of a killed child.
+    # The outer braces discard bash's message about a killed child.
     {
         env -i PATH="$fake/bin" "${with[@]}" "$checkout/samesum" "$@" >"$fake/out" 2>"$fake/err"
         status=$?
@@ -101,72 +102,70 @@ with=()
 new_machine fresh
 call order show --ranks 4
 check "packages are installed" called '^apt-get .*install .*g\+\+ cmake ninja-build git .*libboost-test-dev'
-check "RapidCheck too, where apt has it" called '^apt-get .*install .*librapidcheck-dev'
-check "and Python's headers" called '^apt-get .*install .*python3-dev'
-check "no browser, which is large" never_called '^apt-get .*install .*chromium'
-check "it says so" says 'installing g++'
-check "data on stdout is the program's alone" prints 'model order show --ranks 4'
+check "RapidCheck is installed if apt has it" called '^apt-get .*install .*librapidcheck-dev'
+check "Python's headers are installed" called '^apt-get .*install .*python3-dev'
+check "no browser is installed: it is large" never_called '^apt-get .*install .*chromium'
+check "the installation is announced" says 'installing g++'
+check "stdout holds only the program's output" prints 'model order show --ranks 4'
 check "the program's exit code is passed on" exits 1
 check "order needs no wheels" never_called '^venv-python'
 check "order builds samesum-model alone" called '^ninja -C [^ ]+ samesum-model$'
-check "what order does not need is not missed" bash -c "! grep -q 'left out' '$fake/err'"
+check "order does not report missing parts that it does not need" bash -c "! grep -q 'left out' '$fake/err'"
 call order show
-check "a second call is quiet" is_silent
+check "a second call prints nothing" is_silent
 check "a second call neither installs nor configures" never_called '^(apt|dpkg|cmake|venv)'
 call verify
 check "verify fetches Z3" called '^venv-python -m pip install .*z3-solver=='
-check "and what the Python package is built with" called '^venv-python -m pip install .*nanobind==.* numpy=='
-check "what is left out is said" says 'fuzz/ is left out: because'
+check "verify fetches the wheels for the Python package" called '^venv-python -m pip install .*nanobind==.* numpy=='
+check "parts left out of the build are reported" says 'fuzz/ is left out: because'
 check "verify builds all programs" called '^ninja -C [^ ]+ programs$'
-check "new wheels mean configuring again" called '^cmake'
+check "new wheels cause a new configuration" called '^cmake'
 call verify
-check "a second verify is quiet" is_silent
+check "a second verify prints nothing" is_silent
 with=(CXX=other-compiler)
 call order show
-check "another compiler means configuring again" called '^cmake'
+check "another compiler causes a new configuration" called '^cmake'
 with=()
 call order show
 touch "$fake/broken"
 call order show
-check "a failing build cannot answer" exits 3
-check "the compiler is quoted" says 'a.cpp:1: error: broken'
+check "a failing build is inconclusive" exits 3
+check "the compiler's error is printed" says 'a.cpp:1: error: broken'
 check "the log is named" says 'build/release/build.log'
 
 new_machine strict
 with=(SAMESUM_STRICT=1)
 call test
-check "where nothing may be skipped a browser is installed" called '^apt-get .*install .*chromium chromium-driver'
+check "with SAMESUM_STRICT a browser is installed" called '^apt-get .*install .*chromium chromium-driver'
 with=()
 
-new_machine asked-for
+new_machine second-solver
 call prove --jobs 1
-check "no second solver that nobody asked for" never_called '^venv-python .*cvc5'
+check "no second solver without --cross-check" never_called '^venv-python .*cvc5'
 call prove addition_commutes --cross-check cvc5
-check "a second solver when it is asked for" called '^venv-python -m pip install .*cvc5=='
+check "--cross-check fetches the second solver" called '^venv-python -m pip install .*cvc5=='
 call prove addition_commutes --cross-check cvc5
 check "once" never_called '^venv-python'
-call bench --from bench.json --svg bench.svg
-check "what draws a plot when one is asked for" called '^apt-get .*install .*gnuplot-nox'
 
 new_machine other-user
 echo 1000 >"$fake/uid"
 call verify
-check "no rights: the input is what is wrong" exits 2
+check "no rights: exit 2" exits 2
 check "no rights: one line" says_one_line
-check "no rights: the line to run" says 'sudo apt-get install -y --no-install-recommends g++ cmake'
-check "no rights: nothing is tried" never_called '^apt-get'
+check "no rights: prints the command to run" says 'sudo apt-get install -y --no-install-recommends g++ cmake'
+check "no rights: apt-get is not called" never_called '^apt-get'
 touch "$fake/may-sudo"
 call verify
 check "passwordless sudo is used" called '^sudo -n env DEBIAN_FRONTEND=noninteractive apt-get'
-check "it runs" prints 'proofs verify'
+check "verify runs" prints 'proofs verify'
 
 new_machine without-rapidcheck
 echo librapidcheck-dev >"$fake/unknown-to-apt"
 call verify
-check "it runs without RapidCheck" prints 'proofs verify'
-check "apt is not asked for what it lacks" never_called '^apt-get .*install.*rapidcheck'
+check "verify runs without RapidCheck" prints 'proofs verify'
+check "apt-get is not called for unknown packages" never_called '^apt-get .*install.*rapidcheck'
 call verify
-check "and is quiet about it the second time" is_silent
+check "the second call prints nothing about it" is_silent
 
 for victim in apt-get venv-python cmake; do
     new_machine "killed-in-$victim"
@@ -174,43 +173,43 @@ for victim in apt-get venv-python cmake; do
     call verify
     check "the script was killed" exits 137
     call verify
-    check "the second call mends it" prints 'proofs verify'
-    [[ $victim != apt-get ]] || check "dpkg finishes what it began" called '^dpkg --configure -a'
+    check "the second call recovers" prints 'proofs verify'
+    [[ $victim != apt-get ]] || check "dpkg completes the installation" called '^dpkg --configure -a'
     call verify
-    check "the third is quiet" is_silent
+    check "the third call prints nothing" is_silent
 done
 
 new_machine without-network
 touch "$fake/no-network"
 call verify
-check "it cannot be decided here" exits 3
+check "without network: inconclusive" exits 3
 check "pip's log is named" says 'build/pip.log'
 call order show
-check "what needs no wheels still runs" prints 'model order show'
+check "a command without wheels still runs" prints 'model order show'
 
 new_machine busy
 call order show
 : >"$fake/calls"
 for _ in 1 2 3 4; do env -i PATH="$fake/bin" "$checkout/samesum" verify >/dev/null 2>>"$fake/err" & done
 wait
-check "calls at the same time build one after another" never_called OVERLAP
-check "and fetch the wheels once" [ "$(grep -c '^venv-python -m pip' "$fake/calls")" = 1 ]
+check "concurrent calls build one after another" never_called OVERLAP
+check "concurrent calls fetch the wheels once" [ "$(grep -c '^venv-python -m pip' "$fake/calls")" = 1 ]
 
-new_machine wrong-words
+new_machine wrong-arguments
 call
-check "no command: help, but wrong" exits 2
+check "no command: exit 2" exits 2
 call nonsense --flag
-check "unknown command: wrong" exits 2
-check "unknown command: one line with the choices" says_one_line
-check "unknown command: the choices" says 'unknown command '\''nonsense'\''; one of: verify, test, order'
+check "unknown command: exit 2" exits 2
+check "unknown command: one line" says_one_line
+check "unknown command: the choices" says 'unknown command '\''nonsense'\'': expected one of verify, test, order'
 call --help
-check "help is right" exits 0
+check "--help: exit 0" exits 0
 with=(SAMESUM_PRESET=nonsense)
 call verify
-check "an unknown preset is wrong" exits 2
-check "and in one line" says_one_line
+check "unknown preset: exit 2" exits 2
+check "unknown preset: one line" says_one_line
 with=()
-check "nothing is set up for any of these" [ ! -e "$checkout/build" ]
+check "none of these sets anything up" [ ! -e "$checkout/build" ]
 
 if [[ -n $build ]]; then
     new_machine installed
@@ -220,14 +219,14 @@ if [[ -n $build ]]; then
     call order --help
     check "an installed samesum runs" grep -q 'samesum order COMMAND' "$fake/out"
     call --version
-    check "it knows its versions" grep -q '^fmt ' "$fake/out"
+    check "an installed samesum prints versions" grep -q '^fmt ' "$fake/out"
     call prove --help
-    check "its solver is found" exits 0
+    check "an installed samesum finds its solver" exits 0
     call test
-    check "it has no tests" exits 2
+    check "an installed samesum has no tests" exits 2
     call order nonsense
-    check "exit codes are passed on" exits 2
-    check "it builds nothing" [ ! -e "$fake/prefix/bin/build" ]
+    check "an installed samesum passes exit codes on" exits 2
+    check "an installed samesum builds nothing" [ ! -e "$fake/prefix/bin/build" ]
 fi
 
 ((checks > 0 && failures == 0)) && echo "$checks checks of the set-up passed"

@@ -1,10 +1,11 @@
-// Stands in for NVIDIA's libnccl.so.2 where there is no GPU: writes down every call, answers what the test asks for.
+// A fake libnccl.so.2 for tests without a GPU: records every call and returns what the test sets.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every function takes eight words and notes them; those beyond its real parameters are whatever lay there. With
-// FAKE_RANKS it also plays a communicator of so many ranks (this one: FAKE_RANK). FAKE_FAIL names a function that
-// answers ncclRemoteError; FAKE_BUSY is how often a communicator that does not block answers that it is in progress;
-// with FAKE_QUIET nothing is noted; FAKE_VERSION is what it gives as its release.
+// Every function takes eight words and records them; words beyond its real parameters are undefined. FAKE_RANKS > 0
+// also simulates a communicator of that many ranks, of which this one is FAKE_RANK. FAKE_FAIL names a function that
+// returns ncclRemoteError. FAKE_BUSY is how often a nonblocking communicator returns ncclInProgress. With FAKE_QUIET
+// nothing is recorded. FAKE_VERSION is the version that ncclGetVersion gives. With FAKE_FULL_ID the unique id has no
+// zero bytes at its end.
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -19,12 +20,12 @@ struct Id {
     char bytes[128];
 };
 
-std::string& notes() {
+std::string& received() {
     static auto& text = *new std::string;
     return text;
 }
 
-bool is(const char* key, const char* value) {
+bool is_set_to(const char* key, const char* value) {
     const char* found = std::getenv(key);
     return found != nullptr && std::strcmp(found, value) == 0;
 }
@@ -32,21 +33,21 @@ int number(const char* key) {
     const char* found = std::getenv(key);
     return found != nullptr ? std::atoi(found) : 0;
 }
-bool plays() { return number("FAKE_RANKS") > 0; }
+bool simulates_communicator() { return number("FAKE_RANKS") > 0; }
 
 constexpr int success = 0, remote_error = 6, in_progress = 7;
 int busy = 0;
 
-int note(const char* name, const std::array<Word, 8>& words) {
+int receive(const char* name, const std::array<Word, 8>& words) {
     static const bool quiet = number("FAKE_QUIET") > 0;
     if (quiet) return success;
-    notes() += name;
-    for (const Word word : words) notes() += " " + std::to_string(static_cast<int>(word));
-    notes() += "\n";
-    if (is("FAKE_FAIL", name)) return remote_error;
+    received() += name;
+    for (const Word word : words) received() += " " + std::to_string(static_cast<int>(word));
+    received() += "\n";
+    if (is_set_to("FAKE_FAIL", name)) return remote_error;
     const std::string_view called = name;
     const bool at_once = called == "ncclCommGetAsyncError" || called == "ncclGroupStart" || called == "ncclGetUniqueId";
-    if (plays() && number("FAKE_BUSY") > 0 && !at_once) {
+    if (simulates_communicator() && number("FAKE_BUSY") > 0 && !at_once) {
         busy = number("FAKE_BUSY");
         return in_progress;
     }
@@ -55,11 +56,11 @@ int note(const char* name, const std::array<Word, 8>& words) {
 
 /// A new communicator's address.
 void make(Word comm) {
-    static Word made = 0x1000;
-    if (plays()) *reinterpret_cast<Word*>(comm) = made += 0x10;
+    static Word address = 0x1000;
+    if (simulates_communicator()) *reinterpret_cast<Word*>(comm) = address += 0x10;
 }
-int answer(Word place, int value) {
-    if (plays()) *reinterpret_cast<int*>(place) = value;
+int store(Word place, int value) {
+    if (simulates_communicator()) *reinterpret_cast<int*>(place) = value;
     return success;
 }
 
@@ -67,7 +68,7 @@ int answer(Word place, int value) {
 
 #define FAKE(name)                                                                        \
     extern "C" int name(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h) { \
-        return note(#name, {a, b, c, d, e, f, g, h});                                     \
+        return receive(#name, {a, b, c, d, e, f, g, h});                                  \
     }
 
 FAKE(ncclMemAlloc)
@@ -104,59 +105,59 @@ FAKE(ncclGroupSimulateEnd)
 extern "C" {
 
 int ncclGetUniqueId(Word place) {
-    if (plays()) *reinterpret_cast<Id*>(place) = {{'A', number("FAKE_FULL_ID") > 0 ? 'B' : '\0'}};
-    if (plays() && number("FAKE_FULL_ID") > 0) reinterpret_cast<Id*>(place)->bytes[127] = 'C';
-    return note("ncclGetUniqueId", {place});
+    if (simulates_communicator()) *reinterpret_cast<Id*>(place) = {{'A', number("FAKE_FULL_ID") > 0 ? 'B' : '\0'}};
+    if (simulates_communicator() && number("FAKE_FULL_ID") > 0) reinterpret_cast<Id*>(place)->bytes[127] = 'C';
+    return receive("ncclGetUniqueId", {place});
 }
 int ncclGetVersion(Word place) {
-    (void)note("ncclGetVersion", {place});
-    return answer(place, number("FAKE_VERSION"));
+    (void)receive("ncclGetVersion", {place});
+    return store(place, number("FAKE_VERSION"));
 }
 int ncclCommCount(Word comm, Word place) {
-    (void)note("ncclCommCount", {comm, place});
-    return answer(place, number("FAKE_RANKS"));
+    (void)receive("ncclCommCount", {comm, place});
+    return store(place, number("FAKE_RANKS"));
 }
 int ncclCommUserRank(Word comm, Word place) {
-    (void)note("ncclCommUserRank", {comm, place});
-    return answer(place, number("FAKE_RANK"));
+    (void)receive("ncclCommUserRank", {comm, place});
+    return store(place, number("FAKE_RANK"));
 }
 int ncclCommCuDevice(Word comm, Word place) {
-    const int result = note("ncclCommCuDevice", {comm, place});
-    (void)answer(place, 0);
+    const int result = receive("ncclCommCuDevice", {comm, place});
+    (void)store(place, 0);
     return result == remote_error ? result : success;
 }
 int ncclCommGetAsyncError(Word comm, Word place) {
-    (void)note("ncclCommGetAsyncError", {comm, place});
-    return answer(place, busy > 0 && --busy > 0 ? in_progress : success);
+    (void)receive("ncclCommGetAsyncError", {comm, place});
+    return store(place, busy > 0 && --busy > 0 ? in_progress : success);
 }
 const char* ncclGetErrorString(int result) { return result == success ? "fake: no error" : "fake: an error"; }
 const char* ncclGetLastError(Word) { return "fake: the last error"; }
 
 int ncclCommInitRank(Word comm, int ranks, Id id, int rank) {
     make(comm);
-    return note("ncclCommInitRank", {comm, ranks, id.bytes[0], rank});
+    return receive("ncclCommInitRank", {comm, ranks, id.bytes[0], rank});
 }
 int ncclCommInitRankConfig(Word comm, int ranks, Id id, int rank, Word config) {
     make(comm);
-    return note("ncclCommInitRankConfig", {comm, ranks, id.bytes[0], rank, config});
+    return receive("ncclCommInitRankConfig", {comm, ranks, id.bytes[0], rank, config});
 }
 int ncclCommInitAll(Word comms, Word devices, Word list) {
-    for (Word i = 0; plays() && i < devices; ++i) make(comms + i * Word{sizeof(Word)});
-    return note("ncclCommInitAll", {comms, devices, list});
+    for (Word i = 0; simulates_communicator() && i < devices; ++i) make(comms + i * Word{sizeof(Word)});
+    return receive("ncclCommInitAll", {comms, devices, list});
 }
 int ncclCommInitRankScalable(Word comm, Word b, Word c, Word d, Word e, Word f) {
     make(comm);
-    return note("ncclCommInitRankScalable", {comm, b, c, d, e, f});
+    return receive("ncclCommInitRankScalable", {comm, b, c, d, e, f});
 }
-int ncclCommSplit(Word comm, Word color, Word key, Word made, Word config) {
-    make(made);
-    return note("ncclCommSplit", {comm, color, key, made, config});
+int ncclCommSplit(Word comm, Word color, Word key, Word address, Word config) {
+    make(address);
+    return receive("ncclCommSplit", {comm, color, key, address, config});
 }
 
-/// All that was called so far, a line each; forgotten with the next call of this.
-const char* fake_notes() {
-    static std::string taken;
-    taken = std::exchange(notes(), {});
-    return taken.c_str();
+/// The calls received since the last call of this function, a line each; valid until the next.
+const char* fake_calls() {
+    static std::string returned;
+    returned = std::exchange(received(), {});
+    return returned.c_str();
 }
 }

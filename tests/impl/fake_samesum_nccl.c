@@ -1,4 +1,4 @@
-// A stand-in for libsamesum-nccl without a GPU: notes its calls' arguments, and moves this rank's own rows.
+// A fake libsamesum-nccl for tests without a GPU: records its calls' arguments and copies this rank's own rows.
 // SPDX-License-Identifier: Apache-2.0
 #include <stdint.h>
 #include <stdio.h>
@@ -15,12 +15,12 @@ typedef struct {
 static char calls[1 << 16];
 static char error[128];
 static Communicator communicators[16];
-static int made;
+static int communicator_count;
 
-#define NOTE(...) snprintf(calls + strlen(calls), sizeof calls - strlen(calls), __VA_ARGS__)
+#define RECORD(...) snprintf(calls + strlen(calls), sizeof calls - strlen(calls), __VA_ARGS__)
 
 const char* fake_calls(void) { return calls; }
-void fake_forget(void) { calls[0] = 0; }
+void fake_clear(void) { calls[0] = 0; }
 
 const char* samesumLastError(void) { return error; }
 const char* ncclGetErrorString(int code) { return code == 5 ? "invalid usage" : "some error"; }
@@ -33,28 +33,28 @@ int ncclGetVersion(int* version) {
 int ncclGetUniqueId(UniqueId* id) {
     memset(id, 0, sizeof *id);
     strcpy(id->internal, "fake id");
-    // The last byte tells whether all 128 travel.
+    // The last byte shows whether all 128 are passed on.
     id->internal[127] = 42;
-    NOTE("unique_id\n");
+    RECORD("unique_id\n");
     return 0;
 }
 
 int ncclCommInitRank(void** communicator, int ranks, UniqueId id, int rank) {
-    Communicator* mine = &communicators[made++ % 16];
+    Communicator* mine = &communicators[communicator_count++ % 16];
     mine->ranks = ranks;
     mine->rank = rank;
     *communicator = mine;
-    NOTE("init %d of %d, id '%s' %d\n", rank, ranks, id.internal, id.internal[127]);
+    RECORD("init %d of %d, id '%s' %d\n", rank, ranks, id.internal, id.internal[127]);
     return 0;
 }
 
 int ncclCommDestroy(void* communicator) {
-    NOTE("destroy %d\n", ((Communicator*)communicator)->rank);
+    RECORD("destroy %d\n", ((Communicator*)communicator)->rank);
     return 0;
 }
 
 int ncclCommAbort(void* communicator) {
-    NOTE("abort %d\n", ((Communicator*)communicator)->rank);
+    RECORD("abort %d\n", ((Communicator*)communicator)->rank);
     return 0;
 }
 
@@ -62,13 +62,13 @@ int samesumCombine(void* communicator, const char* scheme, const char* accumulat
                    uint64_t hidden, int type, int root, const void* partial, void* result, void* stream) {
     const Communicator* mine = communicator;
     uint64_t first_row = 0;
-    NOTE("combine %s %s sizes", scheme, accumulation);
+    RECORD("combine %s %s sizes", scheme, accumulation);
     for (int rank = 0; rank < ranks; ++rank) {
-        NOTE(" %llu", (unsigned long long)sizes[rank]);
+        RECORD(" %llu", (unsigned long long)sizes[rank]);
         if (rank < mine->rank) first_row += sizes[rank];
     }
-    NOTE(" hidden %llu type %d root %d stream %llu\n", (unsigned long long)hidden, type, root,
-         (unsigned long long)(uintptr_t)stream);
+    RECORD(" hidden %llu type %d root %d stream %llu\n", (unsigned long long)hidden, type, root,
+           (unsigned long long)(uintptr_t)stream);
     error[0] = 0;
     if (!strcmp(scheme, "reduce_per_owner")) {
         strcpy(error, "this rank's link is down");

@@ -18,7 +18,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parent.parent
+SOURCE = Path(__file__).resolve().parents[2]
 STRICT = "SAMESUM_STRICT" in os.environ
 
 
@@ -575,7 +575,7 @@ def calls_of(opened):
     functions = opened._functions
     functions.fake_calls.restype = ctypes.c_char_p
     text = functions.fake_calls().decode()
-    functions.fake_forget()
+    functions.fake_clear()
     return text.splitlines()
 
 
@@ -607,7 +607,7 @@ def test_library_calls(library, stand_in):
 def test_library_is_looked_for(library, stand_in, monkeypatch, tmp_path):
     monkeypatch.delenv("SAMESUM_NCCL_LIBRARY", raising=False)
     if not (SOURCE / "impl/torch" / library.FILE_NAME).exists():
-        with pytest.raises(OSError, match="SAMESUM_NCCL_LIBRARY or LD_LIBRARY_PATH would name it") as raised:
+        with pytest.raises(OSError, match="library= or SAMESUM_NCCL_LIBRARY, or its folder in LD_LIBRARY_PATH") as raised:
             library.load_library()
         assert "\n" not in str(raised.value)
     monkeypatch.setenv("SAMESUM_NCCL_LIBRARY", stand_in)
@@ -615,7 +615,7 @@ def test_library_is_looked_for(library, stand_in, monkeypatch, tmp_path):
     with pytest.raises(OSError, match="nonexistent.so"):
         library.load_library(tmp_path / "nonexistent.so")
     monkeypatch.setenv("SAMESUM_NCCL_LIBRARY", "libm.so.6")
-    with pytest.raises(OSError, match=r"^libm.so.6 is no libsamesum-nccl.so.2: .*samesumCombine"):
+    with pytest.raises(OSError, match=r"^libm.so.6 is not libsamesum-nccl.so.2: .*samesumCombine"):
         library.load_library()
     # Beside the package comes before the loader's path.
     monkeypatch.delenv("SAMESUM_NCCL_LIBRARY")
@@ -691,22 +691,22 @@ def test_combiner_refuses_before_the_gpu(alone, stand_in):
     calls_of(opened)
     meta = torch.zeros(4, 8, device="meta")
     for arguments, error, says in [
-            ((None,), TypeError, "a torch.Tensor [rows, hidden] would be right"),
+            ((None,), TypeError, "expected a torch.Tensor [rows, hidden]"),
             ((np.zeros((4, 8)),), TypeError, "partial is a ndarray"),
-            ((partial.int(),), TypeError, "partial is torch.int32; one of torch.float16"),
+            ((partial.int(),), TypeError, "partial is torch.int32: expected one of torch.float16"),
             ((partial.t(),), ValueError, "strides [1, 8] is not contiguous"),
             ((partial[:, :4],), ValueError, "not contiguous"),
-            ((partial[0],), ValueError, "partial has shape [8]; [rows, hidden] would be right"),
-            ((meta,), ValueError, "partial is on meta; this Combiner works on cpu:0"),
+            ((partial[0],), ValueError, "partial has shape [8]: expected [rows, hidden]"),
+            ((meta,), ValueError, "partial is on meta: expected cpu:0"),
             ((partial.clone().requires_grad_(),), ValueError, "requires a gradient"),
-            ((partial, [3]), ValueError, "sum to 3 rows; partial has 4"),
-            ((partial, [2, 2]), ValueError, "name 2 ranks; the group has 1"),
+            ((partial, [3]), ValueError, "sum to 3 rows: expected 4"),
+            ((partial, [2, 2]), ValueError, "are for 2 ranks: expected 1"),
             ((partial, [-4]), ValueError, "0 or more"),
             ((partial, [4.0]), TypeError, "whole numbers"),
             ((partial, 4), TypeError, "whole numbers"),
             ((partial, [[4]]), TypeError, "whole numbers"),
             ((partial, torch.zeros(1, device="meta")), ValueError, "sizes are on meta"),
-            ((partial, None, partial[:2]), ValueError, "out has shape [2, 8]; rank 0's rows are [4, 8]"),
+            ((partial, None, partial[:2]), ValueError, "out has shape [2, 8]: expected [4, 8]"),
             ((partial, None, partial.half()), TypeError, "out is torch.float16"),
             ((partial, None, torch.zeros(8, 4).t()), ValueError, "not contiguous"),
             ((partial, None, meta), ValueError, "out is on meta"),
@@ -722,13 +722,13 @@ def test_combiner_refuses_before_the_gpu(alone, stand_in):
     with pytest.raises(ValueError, match="closed"):
         combine(partial)
     for keywords, error, says in [
-            (dict(scheme="fastest"), ValueError, "unknown scheme 'fastest'; one of reduce_scatter"),
+            (dict(scheme="fastest"), ValueError, "unknown scheme 'fastest': expected one of reduce_scatter"),
             (dict(scheme=None), TypeError, "scheme None"),
-            (dict(accumulation="exact"), ValueError, "unknown accumulation 'exact'; one of per_hop, fp32_once"),
-            (dict(root=1), ValueError, "root 1 is no rank of the group; 0 to 0"),
+            (dict(accumulation="exact"), ValueError, "unknown accumulation 'exact': expected one of per_hop, fp32_once"),
+            (dict(root=1), ValueError, "root 1: expected a rank of the group, 0 to 0"),
             (dict(root="0"), TypeError, ""),
-            (dict(accumulation="fp32_once"), ValueError, "fixed_root takes per_hop"),
-            (dict(root=3, scheme="auto"), ValueError, "auto has none"),
+            (dict(accumulation="fp32_once"), ValueError, "with scheme fixed_root: expected per_hop"),
+            (dict(root=3, scheme="auto"), ValueError, "root 3 with scheme auto: expected 0"),
             (dict(library="/nonexistent.so"), OSError, "/nonexistent.so")]:
         with pytest.raises(error) as raised:
             alone.Combiner(**{"library": opened, **keywords})
@@ -796,8 +796,8 @@ def test_ranks_agree_or_all_hear_of_it(stand_in, tmp_path):
     for rank in range(3):
         assert lines[rank][:3] == [
             "True", str([1, 3, 2][rank]),
-            "ValueError ranks disagree on sizes: rank 0 says [1, 3, 2], rank 2 says [2, 2, 2]"], lines
-        assert lines[rank][4] == ("ValueError ranks disagree on scheme: rank 0 says 'fixed_root', rank 2 says "
+            "ValueError ranks disagree on sizes: rank 0 has [1, 3, 2], rank 2 has [2, 2, 2]"], lines
+        assert lines[rank][4] == ("ValueError ranks disagree on scheme: rank 0 has 'fixed_root', rank 2 has "
                                   "'exact'")
         assert ("unknown scheme 'exakt'" in lines[rank][5]
                 and ("rank 1 of the group: " in lines[rank][5]) == (rank != 1))
