@@ -1,6 +1,7 @@
 // samesum fuzz: flags to a campaign, and a campaign to an exit code.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fnmatch.h>
 #include <unistd.h>
 

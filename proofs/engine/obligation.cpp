@@ -3,6 +3,7 @@
 #include "proofs/engine/obligation.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fnmatch.h>
 
 #include <algorithm>
