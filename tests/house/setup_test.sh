@@ -54,6 +54,7 @@ new_machine() { # name
     touch "$checkout/model/main.cpp"
     : >"$fake/installed"
     : >"$fake/calls"
+    : >"$fake/err"
     : >"$fake/unknown-to-apt"
     local die='if [[ -e $fake/kill-in-NAME ]]; then rm "$fake/kill-in-NAME"; kill -9 "$(<"$fake/pid")"; exit 1; fi'
     echo 0 >"$fake/uid"

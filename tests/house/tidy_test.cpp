@@ -117,9 +117,9 @@ Violations names_no_machine(std::string_view path, std::string_view text) {
 
 Violations stands_where_it_may(std::string_view path, std::string_view) {
     static const Names top{
-        ".ci",     ".clang-format", ".clang-tidy",    ".gitignore", "CMakeLists.txt", "CMakePresets.json",
-        "LICENSE", "README.md",     "pyproject.toml", "samesum",    "model",          "impl",
-        "proofs",  "fuzz",          "tests"};
+        ".ci",     ".clang-format", ".clang-tidy",    ".github", ".gitignore", "CMakeLists.txt", "CMakePresets.json",
+        "LICENSE", "README.md",     "pyproject.toml", "samesum", "model",      "impl",           "proofs",
+        "fuzz",    "tests"};
     if (!contains(top, before(path, '/')))
         return {fmt::format("{}: the top level holds only {}", path, fmt::join(top, ", "))};
     return {};
