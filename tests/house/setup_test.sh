@@ -70,7 +70,8 @@ for name in "$@"; do ! grep -qx "$name" "$fake/installed" || echo "ii $name"; do
 for name in "$@"; do
     [[ $name == -* ]] || echo "$name" >>"$fake/installed"
     tool=${name%-build}
-    case $tool in g++ | cmake | git | ninja) ln -sf "$fake/spare/ctest" "$fake/bin/ctest"; ln -sf "$fake/spare/$tool" "$fake/bin/$tool" ;; esac
+    case $tool in g++ | cmake | git | ninja) ln -sf "$fake/spare/$tool" "$fake/bin/$tool" ;; esac
+    [[ $tool != cmake ]] || ln -sf "$fake/spare/ctest" "$fake/bin/ctest"
 done'
     fake_program python3 '[[ $1 == -m && $2 == venv ]] || exit 0
 mkdir -p "$3/bin"; cp "$fake/spare/venv-python" "$3/bin/python"'
@@ -96,7 +97,7 @@ echo "[0/1] Re-checking globbed directories..."
 mkdir "$fake/busy" 2>/dev/null || echo OVERLAP >>"$fake/calls"; sleep 0.1; rmdir "$fake/busy"
 [[ ! -e $fake/broken ]] || { printf "[1/1] CXX a.o\nFAILED: a.o\na.cpp:1: error: broken\n"; exit 1; }
 [[ ! -e $fake/ninja-error ]] || { echo "ninja: fatal: no space left on device"; exit 1; }
-if [[ -e $fake/slow && ! -e $fake/slow-target || -e $fake/slow-target && $(<"$fake/slow-target") == "$3" ]]; then
+if [[ -e $fake/slow && (! -e $fake/slow-target || $(<"$fake/slow-target") == "$3") ]]; then
     echo "[7/99] CXX slow.o"; touch "$fake/is-slow"
     while [[ -e $fake/slow ]]; do sleep 0.05; done
     echo "SLOW DONE" >>"$fake/calls"
@@ -398,7 +399,7 @@ new_machine no-network-for-apt
 touch "$fake/no-network-for-apt"
 call order show
 check "apt without network: inconclusive" exits 3
-check "apt without network: packages" says 'no network; install these packages, then run samesum again: g++ cmake ninja-build'
+check "apt without network: packages" says 'no network; install these packages, then run samesum again: g++ cmake'
 
 new_machine help-first
 call order show --help
