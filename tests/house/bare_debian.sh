@@ -64,37 +64,37 @@ try() { # case, expected exit, line
         "$(tail -n 1 "$scratch/err" | cut -c 1-150)"
 }
 
-order="./samesum order show --collective reduce --ranks 4 --root 1 --count 8 --dtype float32"
+sum="./samesum sum eval --dtype float32 --values '1 2 3'"
 
 user=someone
 chroot "$root" chown -R someone "$folder"
-try "a user, no packages, no sudo" 2 "$order"
+try "a user, no packages, no sudo" 2 "$sum"
 user=root
 chroot "$root" chown -R root "$folder"
 rm -rf "$root$folder/build"
 try "--help before any set-up" 0 "./samesum order show --help"
 with=(--net)
-try "no network" 3 "$order"
+try "no network" 3 "$sum"
 with=()
 first='mkdir -p build && mount -t tmpfs -o size=1m tmpfs build'
-try "full disk (packages are installed)" 3 "$order"
+try "full disk (packages are installed)" 3 "$sum"
 if [[ $quick == quick ]]; then exit $((failures > 0)); fi
 
 first='mkdir -p build && mount -t tmpfs -o noexec tmpfs build'
-try "build/ mounted noexec" 3 "$order"
+try "build/ mounted noexec" 3 "$sum"
 first=:
-try "killed after 3 s" 137 "timeout -s KILL 3 $order"
-try "ended by TERM after 20 s" 143 "$order & sleep 20; kill \$!; wait \$!"
-try "after both" 0 "$order"
-try "built: at once" 0 "timeout 20 $order"
+try "killed after 3 s" 137 "timeout -s KILL 3 $sum"
+try "ended by TERM after 20 s" 143 "$sum & sleep 20; kill \$!; wait \$!"
+try "after both" 0 "$sum"
+try "built: at once" 0 "timeout 20 $sum"
 user=someone
-try "built by root, run by a user" 0 "timeout 20 $order"
+try "built by root, run by a user" 0 "timeout 20 $sum"
 try "built by root, more wanted by a user" 3 "./samesum verify"
 user=root
 first='mount --bind . . && mount -o remount,bind,ro .'
-try "read-only checkout" 0 "timeout 20 $order"
+try "read-only checkout" 0 "timeout 20 $sum"
 first=:
-try "renamed checkout" 0 "mv '$folder' /srv/renamed && cd /srv/renamed && $order && mv /srv/renamed '$folder'"
+try "renamed checkout" 0 "mv '$folder' /srv/renamed && cd /srv/renamed && $sum && mv /srv/renamed '$folder'"
 try "verify" 0 "./samesum verify"
 try "test" 0 "SAMESUM_PRESET=ci ./samesum test"
 exit $((failures > 0))
