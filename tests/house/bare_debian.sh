@@ -91,7 +91,7 @@ user=someone
 try "built by root, run by a user" 0 "timeout 20 $sum"
 try "built by root, more wanted by a user" 3 "./samesum verify"
 user=root
-first='mount --bind . . && mount -o remount,bind,ro .'
+first='mount --bind "$PWD" "$PWD" && mount -o remount,bind,ro "$PWD"'
 try "read-only checkout" 0 "timeout 20 $sum"
 first=:
 try "renamed checkout" 0 "mv '$folder' /srv/renamed && cd /srv/renamed && $sum && mv /srv/renamed '$folder'"
