@@ -1,18 +1,16 @@
 # The model in Python: orders predicted, evaluated on arrays, and told from defects. Bits throughout, never values.
 # SPDX-License-Identifier: Apache-2.0
 #
-# The thinking is C++'s (samesum._model), the same that answers `samesum order` and `samesum sum`; here keywords become
-# its flags and arrays become bit patterns.
+# The model itself is C++ (samesum._model), the same code as behind `samesum order` and `samesum sum`; here keywords
+# become a description of a call, and arrays become bit patterns.
 from __future__ import annotations
 
 import ast
-import re
+import operator
 import sys
-import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -238,8 +236,8 @@ class Prediction(Sequence[Segment]):
 
     @property
     def assumptions(self) -> List[str]:
-        """What was taken as given, each with what would check it."""
-        return [_in_keywords(assumption) for assumption in self._planned.assumptions]
+        """The assumptions behind the prediction, each with a way to verify it."""
+        return self._planned.assumptions
 
     def __repr__(self) -> str:
         return f"<Prediction: {self.call}>"
@@ -254,80 +252,56 @@ class Prediction(Sequence[Segment]):
         return "\n".join(lines)
 
 
-def _rings_text(rings: Union[str, Sequence[Sequence[int]]]) -> str:
-    return rings if isinstance(rings, str) else ";".join(",".join(str(rank) for rank in ring) for ring in rings)
+def _whole(what: str, value: Any) -> Optional[int]:
+    """A whole number that C++ can hold, or None; text counts as what it spells."""
+    if value is None:
+        return None
+    try:
+        number = int(value) if isinstance(value, str) else operator.index(value)
+    except (TypeError, ValueError):
+        number = None
+    if number is None or not -2**31 <= number < 2**31:
+        raise ValueError(f"{what} {value!r}: expected a whole number")
+    return number
 
 
-def _in_keywords(message: str) -> str:
-    """What the command line says of its flags, said of predict()'s keywords."""
-    others = {"algo": "algorithm", "proto": "protocol", "env": "environment"}
-    return re.sub(r"--([a-z][a-z0-9-]*)", lambda flag: others.get(flag[1], flag[1].replace("-", "_")),
-                  message.replace("; see --help", ""))
+def _described(
+        *, ranks: Optional[int] = None, ranks_per_node: Optional[int] = None,
+        rings: Union[None, str, Sequence[Sequence[int]]] = None, channels: Optional[int] = None,
+        nccl_version: Optional[str] = None, machine: Optional[str] = None,
+        environment: Union[None, str, Path, Mapping[str, Any]] = None, log: Union[None, str, Path] = None,
+        communicator: Optional[str] = None, sm: Optional[int] = None, graph: Union[None, str, Path] = None,
+        algorithm: Optional[str] = None, protocol: Optional[str] = None) -> "_model.CallDescription":
+    """What the keywords say about a communicator."""
+    description = _model.CallDescription()
+    _fill(description, ranks=_whole("ranks", ranks), ranks_per_node=_whole("ranks_per_node", ranks_per_node),
+          channels=_whole("channels", channels), sm=_whole("sm", sm), nccl_version=_text(nccl_version),
+          machine=_text(machine), communicator=_text(communicator), graph=_text(graph), algorithm=_text(algorithm),
+          protocol=_text(protocol))
+    if isinstance(rings, str):
+        description.rings_text = rings
+    elif rings is not None:
+        description.rings = [[_whole("rings", rank) for rank in ring] for ring in rings]
+    if isinstance(environment, Mapping):
+        description.environment = {str(key): str(value) for key, value in environment.items()}
+    else:
+        _fill(description, environment_file=_text(environment))
+    if isinstance(log, str) and "\n" in log:
+        description.log_text = log
+    else:
+        _fill(description, log_file=_text(log))
+    return description
 
 
-class _Flags:
-    """Keywords as the flags of the command line, and its complaints in the words of the keywords."""
+def _text(value: Any) -> Optional[str]:
+    return None if value is None else str(value)
 
-    def __init__(self) -> None:
-        self.flags: List[str] = []
-        self._files: Dict[str, str] = {}
-        self._folder: Optional[tempfile.TemporaryDirectory] = None
 
-    def __enter__(self) -> "_Flags":
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
-        if isinstance(error, ValueError):
-            raise ValueError(self._plain(str(error))) from None
-
-    def _plain(self, message: str) -> str:
-        for path, what in self._files.items():
-            message = message.replace(path, what)
-        return _in_keywords(message)
-
-    def add(self, flag: str, value: Any) -> None:
-        if value is True:
-            self.flags.append(f"--{flag}")
-        elif value is not None and value is not False:
-            self.flags.append(f"--{flag}={value}")
-
-    def add_text(self, flag: str, what: str, text: str) -> None:
-        """A flag that names a file, for what the caller has as text."""
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="samesum-")
-        file = Path(self._folder.name, flag)
-        file.write_text(text)
-        self._files[str(file)] = what
-        self.add(flag, file)
-
-    def add_communicator(
-            self, *, ranks: Optional[int] = None, ranks_per_node: Optional[int] = None,
-            rings: Union[None, str, Sequence[Sequence[int]]] = None, channels: Optional[int] = None,
-            nccl_version: Optional[str] = None, machine: Optional[str] = None,
-            environment: Union[None, str, Path, Mapping[str, Any]] = None, log: Union[None, str, Path] = None,
-            communicator: Optional[str] = None, sm: Optional[int] = None, graph: Union[None, str, Path] = None,
-            algorithm: Optional[str] = None, protocol: Optional[str] = None) -> None:
-        self.add("ranks", ranks)
-        self.add("ranks-per-node", ranks_per_node)
-        self.add("rings", None if rings is None else _rings_text(rings))
-        self.add("channels", channels)
-        self.add("nccl-version", nccl_version)
-        self.add("machine", machine)
-        self.add("communicator", communicator)
-        self.add("sm", sm)
-        self.add("graph", graph)
-        self.add("algo", algorithm)
-        self.add("proto", protocol)
-        if isinstance(environment, Mapping):
-            self.add_text("env", "environment", "".join(f"{key}={value}\n" for key, value in environment.items()))
-        else:
-            self.add("env", environment)
-        if isinstance(log, str) and "\n" in log:
-            self.add_text("log", "log", log)
-        else:
-            self.add("log", log)
+def _fill(description: "_model.CallDescription", **keywords: Any) -> None:
+    """Sets what is given."""
+    for key, value in keywords.items():
+        if value is not None:
+            setattr(description, key, value)
 
 
 def predict(collective: str, *, count: Union[int, str], dtype: Any = "float32", root: Optional[int] = None,
@@ -350,18 +324,11 @@ def predict(collective: str, *, count: Union[int, str], dtype: Any = "float32", 
 
     Nothing is assumed silently: ValueError names what would have to be given. Answers `samesum order show`.
     """
-    with _Flags() as flags:
-        flags.add_communicator(**communicator)
-        flags.add("collective", collective)
-        flags.add("count", count)
-        flags.add("dtype", _dtype_name(dtype))
-        flags.add("root", root)
-        flags.add("op", op)
-        flags.add("in-place", in_place)
-        flags.add("registered", registered)
-        flags.add("symmetric", symmetric)
-        flags.add("blocks", blocks)
-        return Prediction(_model.PlannedCall(flags.flags))
+    description = _described(**communicator)
+    _fill(description, collective=str(collective), count=str(count), dtype=_dtype_name(dtype),
+          root=_whole("root", root), op=str(op), in_place=bool(in_place), registered=bool(registered),
+          symmetric=_text(symmetric), blocks=_whole("blocks", blocks))
+    return Prediction(_model.PlannedCall(description))
 
 
 class Change(NamedTuple):
@@ -401,9 +368,8 @@ def diff(before: Prediction, after: Prediction, *, offset: int = 0, limit: Optio
     Element i of `before` is compared with element i + offset of `after` (of each rank's block, for reduce_scatter), as
     far as both go. limit: most changes to list. What cannot be observed is never called unchanged.
     """
-    with _Flags():
-        compared, changed, ranges, rows, trees = _model.diff(before._planned, after._planned, offset,
-                                                            sys.maxsize if limit is None else limit)
+    compared, changed, ranges, rows, trees = _model.diff(before._planned, after._planned, offset,
+                                                         sys.maxsize if limit is None else limit)
     return Diff(compared, changed, ranges, [Change(begin, end, trees[old][0], trees[new][0])
                                             for begin, end, old, new in rows])
 
@@ -425,16 +391,15 @@ def evaluate(order: Union[Order, Prediction], partials: Any, *, dtype: Any = Non
     given, name = _partials(partials, dtype)
     flat = _flat(given)
     result = np.empty(flat.shape[1], flat.dtype)
-    with _Flags():
-        if isinstance(order, Prediction):
-            if name != order.dtype:
-                raise ValueError(f"partials are {name}; the call adds {order.dtype}")
-            if flat.shape != (order.ranks, order.elements):
-                raise ValueError(f"partials are {flat.shape[0]} ranks of {flat.shape[1]} elements; the call has "
-                                 f"{order.ranks} of {order.elements}")
-            _model.evaluate_call(order._planned, flat, result, threads)
-        else:
-            _model.evaluate_order(name, rounding, op, _order_text(order), flat, result, threads)
+    if isinstance(order, Prediction):
+        if name != order.dtype:
+            raise ValueError(f"partials are {name}; the call adds {order.dtype}")
+        if flat.shape != (order.ranks, order.elements):
+            raise ValueError(f"partials are {flat.shape[0]} ranks of {flat.shape[1]} elements; the call has "
+                             f"{order.ranks} of {order.elements}")
+        _model.evaluate_call(order._planned, flat, result, threads)
+    else:
+        _model.evaluate_order(name, rounding, op, _order_text(order), flat, result, threads)
     return result.reshape(given.shape[1:])
 
 
@@ -478,11 +443,9 @@ def combine(scheme: str, partials: Any, *, sizes: Optional[Sequence[int]] = None
     if scheme in (*_ORDERED, "exact") and not communicator:
         communicator = {"ranks_per_node": 1}
     result = np.empty(rows * hidden, given.dtype)
-    with _Flags() as flags:
-        flags.add_communicator(**({} if "log" in communicator or "rings" in communicator else {"ranks": ranks}),
-                               **communicator)
-        _model.combine(flags.flags, scheme, owned, hidden, name, root, accumulation, by_node, _flat(given), result,
-                       threads)
+    description = _described(**({} if "log" in communicator or "rings" in communicator else {"ranks": ranks}),
+                             **communicator)
+    _model.combine(description, scheme, owned, hidden, name, root, accumulation, by_node, _flat(given), result, threads)
     return result.reshape(rows, hidden)
 
 
@@ -655,125 +618,6 @@ class Explanation:
         return "\n".join([*lines, *(f"  {each}" for each in self.evidence)])
 
 
-class _Side:
-    """One of the two results, at the elements that differ, and what makes them as far as known."""
-
-    def __init__(self, whole: np.ndarray, patterns: np.ndarray, roundings: Sequence[str]) -> None:
-        self.whole, self.patterns = whole, patterns
-        self.made = {rounding: np.full(patterns.size, -1, np.int32) for rounding in roundings}
-        """For each rounding and element the number of a tree that makes it; -1: none yet."""
-        self.single: List[Tuple[str, int]] = []
-        """Roundings and trees each of which makes the whole of it, also where the two results are equal."""
-
-    def rounding(self) -> Optional[str]:
-        """One that makes all of it, each element by some tree."""
-        return next((rounding for rounding, trees in self.made.items() if (trees >= 0).all()), None)
-
-    def at(self, i: int) -> Tuple[Optional[str], int]:
-        """Rounding and tree of one element: those of the whole side where there are such."""
-        if self.single:
-            return self.single[0]
-        whole = self.rounding()
-        for rounding in [whole] if whole else self.made:
-            if self.made[rounding][i] >= 0:
-                return rounding, int(self.made[rounding][i])
-        return None, -1
-
-
-class _Search:
-    """For the orders behind two results that differ: first the usual ones, then all."""
-
-    def __init__(self, name: str, partials: np.ndarray, results: Sequence[np.ndarray]) -> None:
-        self.name, self.partials = name, partials
-        self.different = np.flatnonzero(results[0] != results[1])
-        self.columns = np.ascontiguousarray(partials[:, self.different])
-        _, width, is_float = _model.dtype(name)
-        self.roundings = ["per_hop"] + ["fp32_once"] * (is_float and width < 4) + ["exact"] * is_float
-        self.sides = [_Side(whole, whole[self.different], self.roundings) for whole in results]
-        self.trees: List[str] = []
-
-    def try_trees(self, trees: Sequence[str]) -> None:
-        self.trees += trees
-        for rounding in self.roundings:
-            # An exact sum has no order.
-            for number, tree in enumerate(self.trees[:1] if rounding == "exact" else self.trees):
-                sums = evaluate(tree, self.columns, dtype=self.name, rounding=rounding)
-                for side in self.sides:
-                    hits = sums == side.patterns
-                    side.made[rounding][hits & (side.made[rounding] < 0)] = number
-                    if hits.all() and (evaluate(tree, self.partials, dtype=self.name, rounding=rounding)
-                                       == side.whole).all():
-                        side.single.append((rounding, number))
-
-    def answer(self) -> Optional[Explanation]:
-        """The simplest explanation of what is known so far, if there is one."""
-        a, b = self.sides
-        # One order for all of a and one for all of b; of several such pairs one of the same rounding, then of the same
-        # tree.
-        pairs = [(one, other) for one in a.single for other in b.single]
-        if pairs:
-            one, other = min(pairs, key=lambda pair: (pair[0][0] != pair[1][0], pair[0][1] != pair[1][1]))
-            a.single, b.single = [one], [other]
-            return self.explained("order change" if one[0] == other[0] else "rounding model")
-        for rounding in self.roundings:
-            if all((side.made[rounding] >= 0).all() for side in self.sides):
-                for side in self.sides:
-                    side.made = {rounding: side.made[rounding]}
-                    side.single = [each for each in side.single if each[0] == rounding]
-                return self.explained("order change")
-        return self.explained("rounding model") if a.rounding() and b.rounding() else None
-
-    def try_all(self, seconds: float) -> Explanation:
-        """Element by element, among all orders, for what the usual ones do not make."""
-        deadline = time.monotonic() + seconds
-        undecided = ""
-        for i, element in enumerate(self.different):
-            leaves = [int(leaf) for leaf in self.columns[:, i]]
-            for which, side in zip("ab", self.sides):
-                near: List[int] = []
-                unreachable = 0
-                for rounding in self.roundings:
-                    if side.made[rounding][i] >= 0:
-                        continue
-                    left = deadline - time.monotonic()
-                    if left <= 0:
-                        raise Inconclusive(f"no defect among the first {i} of {self.different.size} elements that "
-                                           f"differ, and {seconds:g} seconds are over; more seconds or fewer elements "
-                                           "would tell")
-                    verdict, tree, _, below, above, why = _model.reach(self.name, rounding, leaves,
-                                                                       int(side.patterns[i]), "any", left)
-                    if tree is not None:
-                        side.made[rounding][i] = len(self.trees)
-                        self.trees.append(tree)
-                    unreachable += verdict == "unreachable"
-                    if verdict == "undecided":
-                        undecided = undecided or f"element {int(element)} of {which}: {why}"
-                    if rounding == "per_hop":
-                        near = [bits for bits in (below, above) if bits is not None]
-                if unreachable == len(self.roundings):
-                    nearest = tuple(_model.text(self.name, bits) for bits in near)
-                    return self.explained("defect", (self.evidence(i, nearest, (which,)),))
-        answer = self.answer()
-        if answer is None and undecided:
-            raise Inconclusive(f"neither an order nor a defect was found; {undecided}")
-        # Every element has its rounding, and no rounding makes all of a side: here it rounds one way, there another.
-        return answer or self.explained("rounding model")
-
-    def evidence(self, i: int, nearest: Tuple[str, ...] = (), defect_in: Tuple[str, ...] = ()) -> Evidence:
-        made = [side.at(i) for side in self.sides]
-        tree_a, tree_b = (None if rounding is None else self.trees[tree] for rounding, tree in made)
-        a, b = (_model.text(self.name, int(side.patterns[i])) for side in self.sides)
-        return Evidence(int(self.different[i]), a, b, tree_a, made[0][0], tree_b, made[1][0], nearest, defect_in)
-
-    def explained(self, kind: str, evidence: Optional[Tuple[Evidence, ...]] = None) -> Explanation:
-        if evidence is None:
-            evidence = tuple(self.evidence(i) for i in range(min(3, self.different.size)))
-        rounding_a, rounding_b = (side.single[0][0] if side.single else side.rounding() for side in self.sides)
-        order_a, order_b = (self.trees[side.single[0][1]] if side.single else None for side in self.sides)
-        return Explanation(kind, self.partials.shape[1], self.different.size, rounding_a, rounding_b, order_a, order_b,
-                           evidence)
-
-
 def explain_difference(a: Any, b: Any, *, partials: Any, dtype: Any = None,
                        orders: Sequence[Union[Order, Prediction]] = (), seconds: float = 60) -> Explanation:
     """Says of two results of adding the same partials whether the order changed, the rounding, or one is a defect.
@@ -795,13 +639,17 @@ def explain_difference(a: Any, b: Any, *, partials: Any, dtype: Any = None,
                              f"{list(given.shape[1:])}")
     if first.size == 0:
         raise ValueError("a and b hold no element: comparing nothing shows nothing")
-    search = _Search(name, _flat(given), (first.reshape(-1), second.reshape(-1)))
-    if search.different.size == 0:
-        return Explanation("same", first.size, 0)
-    ranks = given.shape[0]
     tried: List[str] = []
     for order in orders:
         tried += [tree for tree in order.trees if tree] if isinstance(order, Prediction) else [_order_text(order)]
-    tried += ["chain", *(f"ring:{rank}" for rank in range(ranks)), "reversed", "balanced"]
-    search.try_trees(list(dict.fromkeys(_model.tree(order, ranks) for order in tried)))
-    return search.answer() or search.try_all(seconds)
+    kind, differing, roundings, whole_orders, evidence = _model.explain_difference(
+        name, _flat(given), first.reshape(-1), second.reshape(-1), tried, seconds)
+    return Explanation(kind, first.size, differing, *roundings, *whole_orders,
+                       tuple(_evidence(*each) for each in evidence))
+
+
+def _evidence(element: int, results: Sequence[Tuple[str, Optional[str], Optional[str], bool]],
+              nearest: Sequence[str]) -> Evidence:
+    (a, tree_a, rounding_a, _), (b, tree_b, rounding_b, _) = results
+    defect_in = tuple(which for which, result in zip("ab", results) if result[3])
+    return Evidence(element, a, b, tree_a, rounding_a, tree_b, rounding_b, tuple(nearest), defect_in)
