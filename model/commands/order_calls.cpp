@@ -36,7 +36,7 @@ Options calls_options() {
     return options;
 }
 
-/// A communicator of a recorded job: what the flags say of it, and else what its process saw.
+/// A communicator of a recorded job: what the flags say about it, else what its process recorded.
 CommunicatorDescription described(CommunicatorDescription given, const CallStream& stream,
                                   const RecordedCommunicator& recorded) {
     given.ranks = recorded.ranks;
@@ -58,7 +58,7 @@ CommunicatorDescription described(CommunicatorDescription given, const CallStrea
     return given;
 }
 
-/// Settings or policies under which a call of this class would not depend on anything.
+/// Settings or policies under which a call of this class depends on nothing.
 std::string_view remedy(OrderClass order_class) {
     switch (order_class) {
         case OrderClass::owner_dependent:

@@ -23,14 +23,15 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Options reachable_options() {
-    Options options("sum reachable [flags]",
-                    "Can any order of additions turn these values into this result? If not, it is no rounding but a "
-                    "defect: exit 1.\nTries every tree, up to about 16 values within seconds; beyond, a bound that "
-                    "holds for all orders (exit 3 when the bound\ndoes not decide). Without --values: one element a "
-                    "line on stdin, the ranks' bit patterns, then the result's.",
-                    {"samesum sum reachable --dtype float16 --values '0.5 512 512.5' --result 1025",
-                     "samesum sum reachable --dtype bfloat16 --values '256 1 1 1' --result 260 --rounding per_hop",
-                     "samesum sum reachable --dtype bfloat16 <elements.txt"});
+    Options options(
+        "sum reachable [flags]",
+        "Can any order of additions turn these values into this result? If not, the result is a defect, not "
+        "rounding: exit 1.\nTries every tree, up to about 16 values within seconds; beyond, a bound that "
+        "holds for all orders (exit 3 when the bound\ndoes not decide). Without --values: one element a "
+        "line on stdin, the ranks' bit patterns, then the result's.",
+        {"samesum sum reachable --dtype float16 --values '0.5 512 512.5' --result 1025",
+         "samesum sum reachable --dtype bfloat16 --values '256 1 1 1' --result 260 --rounding per_hop",
+         "samesum sum reachable --dtype bfloat16 <elements.txt"});
     options.add()("dtype", word("float32", "T"), "data type")("values", word("LIST"),
                                                               "the ranks' values: decimals or 0x patterns")(
         "result", word("V"), "the observed result")("shape", word("any", "S"),
