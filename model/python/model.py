@@ -254,17 +254,19 @@ class Prediction(Sequence[Segment]):
         return "\n".join(lines)
 
 
-def _whole(what: str, value: Any) -> Optional[int]:
-    """A whole number that C++ can hold, or None; text counts as what it spells."""
-    if value is None:
-        return None
+def _number(what: str, value: Any) -> int:
+    """A whole number that C++ can hold; text counts as the number that it spells."""
     try:
         number = int(value) if isinstance(value, str) else operator.index(value)
     except (TypeError, ValueError):
-        number = None
-    if number is None or not -2**31 <= number < 2**31:
+        number = 2**31
+    if not -2**31 <= number < 2**31:
         raise ValueError(f"{what} {value!r}: expected a whole number")
     return number
+
+
+def _number_or_none(what: str, value: Any) -> Optional[int]:
+    return None if value is None else _number(what, value)
 
 
 def _described(
@@ -276,14 +278,15 @@ def _described(
         algorithm: Optional[str] = None, protocol: Optional[str] = None) -> "_model.CallDescription":
     """What the keywords say about a communicator."""
     description = _model.CallDescription()
-    _fill(description, ranks=_whole("ranks", ranks), ranks_per_node=_whole("ranks_per_node", ranks_per_node),
-          channels=_whole("channels", channels), sm=_whole("sm", sm), nccl_version=_text(nccl_version),
-          machine=_text(machine), communicator=_text(communicator), graph=_text(graph), algorithm=_text(algorithm),
-          protocol=_text(protocol))
+    numbers = dict(ranks=ranks, ranks_per_node=ranks_per_node, channels=channels, sm=sm)
+    words = dict(nccl_version=nccl_version, machine=machine, communicator=communicator, graph=graph,
+                 algorithm=algorithm, protocol=protocol)
+    _fill(description, **{key: _number_or_none(key, value) for key, value in numbers.items()},
+          **{key: _text(value) for key, value in words.items()})
     if isinstance(rings, str):
         description.rings_text = rings
     elif rings is not None:
-        description.rings = [[_whole("rings", rank) for rank in ring] for ring in rings]
+        description.rings = [[_number("rings", rank) for rank in ring] for ring in rings]
     if isinstance(environment, Mapping):
         description.environment = {str(key): str(value) for key, value in environment.items()}
     else:
@@ -328,8 +331,8 @@ def predict(collective: str, *, count: Union[int, str], dtype: Any = "float32", 
     """
     description = _described(**communicator)
     _fill(description, collective=str(collective), count=str(count), dtype=_dtype_name(dtype),
-          root=_whole("root", root), op=str(op), in_place=bool(in_place), registered=bool(registered),
-          symmetric=_text(symmetric), blocks=_whole("blocks", blocks))
+          root=_number_or_none("root", root), op=str(op), in_place=bool(in_place), registered=bool(registered),
+          symmetric=_text(symmetric), blocks=_number_or_none("blocks", blocks))
     return Prediction(_model.PlannedCall(description))
 
 

@@ -95,6 +95,8 @@ CALLS = [
          algorithm="nvls", protocol="simple"),
     dict(collective="all_reduce", count=4000, ranks=4, ranks_per_node=4, channels=8, symmetric="AllReduce_AGxLL_R",
          blocks=4),
+    dict(collective="all_reduce", count=30000, graph=str(SOURCE / "tests/golden/graphs/reversed-second-channel.xml"),
+         algorithm="tree", protocol="ll"),
 ]
 
 
@@ -109,6 +111,7 @@ def test_predict_is_order_show(keywords):
     assert len(call) == len(shown["segments"]) > 0
     assert [re.sub("[-_]", "", each) for each in call.assumptions] == [
         re.sub("[-_]", "", each) for each in shown["assumptions"]]
+    assert not any("--" in each for each in call.assumptions)  # inputs are named by their keywords
     for segment in call[:5]:
         if segment.tree is None:
             with pytest.raises(samesum.Inconclusive):
@@ -432,6 +435,13 @@ WRONG = [
     (lambda: samesum.predict("reduce", count=4, ranks=4, ranks_per_node=1, root=4), "root 4 is not a rank"),
     (lambda: samesum.predict("reduce", count=4, ranks=4, rings=[[0, 1, 2]]), "ranks 4, but rings has 3"),
     (lambda: samesum.predict("reduce", count=4, ranks=4, dtype="float17"), "float17"),
+    (lambda: samesum.predict("reduce", count=4, ranks="four"), "ranks 'four': expected a whole number"),
+    (lambda: samesum.predict("reduce", count=4, ranks=2**40), "ranks 1099511627776: expected a whole number"),
+    (lambda: samesum.predict("reduce", count=4, rings=[[0, None]]), "rings None: expected a whole number"),
+    (lambda: samesum.predict("reduce", count=4, ranks=4, ranks_per_node=1, machine="fast"), "machine: 'fast'"),
+    (lambda: samesum.predict("all_reduce", count=4, ranks=4, ranks_per_node=1, root=0), "root goes with collective"),
+    (lambda: samesum.predict("reduce", count=4, ranks=4, ranks_per_node=4, channels=99), "channels 99: expected 1"),
+    (lambda: samesum.same_order("chain", "chain"), "'chain' needs ranks"),
     (lambda: samesum.predict("reduce", count=4, log="no\nlog\n"), "log: no 'NCCL INFO' line"),
     (lambda: samesum.predict("reduce", count=4, log="/nonexistent"), "/nonexistent"),
     (lambda: samesum.evaluate("((0 1) 2)", PARTIALS), "adds 3 values; 4 would be right"),
