@@ -95,8 +95,8 @@ CALLS = [
          algorithm="nvls", protocol="simple"),
     dict(collective="all_reduce", count=4000, ranks=4, ranks_per_node=4, channels=8, symmetric="AllReduce_AGxLL_R",
          blocks=4),
-    dict(collective="all_reduce", count=30000, graph=str(SOURCE / "tests/golden/graphs/reversed-second-channel.xml"),
-         algorithm="tree", protocol="ll"),
+    dict(collective="reduce", count=30000, graph=str(SOURCE / "tests/golden/graphs/reversed-second-channel.xml"),
+         ranks=8, algorithm="ring", protocol="ll"),
 ]
 
 
