@@ -12,6 +12,7 @@
 
 #include "model/nccl/schedule.hpp"
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 
 namespace samesum {
 namespace {
@@ -77,8 +78,9 @@ std::optional<OrderClass> class_without_a_plan(const Kind& kind) {
 
 class CallClassifier {
 public:
-    CallClassifier(const std::function<Scenario(const CallStream&, const RecordedCommunicator&)>& scenario_for,
-                   std::vector<std::string>& assumptions)
+    CallClassifier(
+        const std::function<ResolvedCommunicator(const CallStream&, const RecordedCommunicator&)>& scenario_for,
+        std::vector<std::string>& assumptions)
         : scenario_for_(scenario_for), assumptions_(assumptions) {}
 
     ClassifiedCalls classify(const Kind& kind, std::span<const Kind> all) {
@@ -106,7 +108,7 @@ private:
 
     /// The plan of one call of a group.
     Plan plan(const Kind& kind, std::span<const Call> group, std::size_t place) {
-        const Scenario& scenario = scenario_of(kind);
+        const ResolvedCommunicator& scenario = scenario_of(kind);
         Forced forced = scenario.forced;
         std::vector<Plan> plans;
         try {
@@ -115,11 +117,13 @@ private:
             if (scenario.comm.machine || (forced.algorithm && forced.protocol)) throw;
             if (!forced.algorithm) {
                 forced.algorithm = Algorithm::ring;
-                assume("ring for every sum (NCCL's log: '-> Algo'; --algo, --machine)");
+                assume(fmt::format("ring for every sum (NCCL's log: '-> Algo'; {}, {})", input_name("algo"),
+                                   input_name("machine")));
             }
             if (!forced.protocol) {
                 forced.protocol = Protocol::simple;
-                assume("Simple for every sum (NCCL's log: 'proto'; --proto, --machine)");
+                assume(fmt::format("Simple for every sum (NCCL's log: 'proto'; {}, {})", input_name("proto"),
+                                   input_name("machine")));
             }
             plans = plan_group(scenario.comm, group, forced);
         }
@@ -129,11 +133,11 @@ private:
     }
     Plan plan_alone(const Kind& kind, const Call& call) { return plan(kind, {&call, 1}, 0); }
 
-    const Scenario& scenario_of(const Kind& kind) {
+    const ResolvedCommunicator& scenario_of(const Kind& kind) {
         const auto key = std::pair(kind.stream, kind.comm.ranks);
         const auto found = scenarios_.find(key);
         if (found != scenarios_.end()) return found->second;
-        Scenario scenario = scenario_for_(*kind.stream, kind.comm);
+        ResolvedCommunicator scenario = scenario_for_(*kind.stream, kind.comm);
         for (const std::string& assumption : scenario.assumptions) assume(assumption);
         return scenarios_.emplace(key, std::move(scenario)).first->second;
     }
@@ -220,9 +224,9 @@ private:
         classified.why = "one order for every count and place";
     }
 
-    const std::function<Scenario(const CallStream&, const RecordedCommunicator&)>& scenario_for_;
+    const std::function<ResolvedCommunicator(const CallStream&, const RecordedCommunicator&)>& scenario_for_;
     std::vector<std::string>& assumptions_;
-    std::map<std::pair<const CallStream*, int>, Scenario> scenarios_;
+    std::map<std::pair<const CallStream*, int>, ResolvedCommunicator> scenarios_;
 };
 
 /// Everything that can make a difference, as text.
@@ -292,7 +296,7 @@ bool depends(OrderClass order_class) { return order_class >= OrderClass::count_d
 
 std::vector<ClassifiedCalls> classify_calls(
     std::span<const CallStream> streams,
-    const std::function<Scenario(const CallStream&, const RecordedCommunicator&)>& scenario_for,
+    const std::function<ResolvedCommunicator(const CallStream&, const RecordedCommunicator&)>& scenario_for,
     std::vector<std::string>& assumptions) {
     const std::vector<Kind> kinds = kinds_of(streams);
     CallClassifier classify(scenario_for, assumptions);

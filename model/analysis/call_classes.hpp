@@ -45,7 +45,7 @@ struct ClassifiedCalls {
 /// in `assumptions`, as is all that the scenarios assume.
 [[nodiscard]] std::vector<ClassifiedCalls> classify_calls(
     std::span<const CallStream> streams,
-    const std::function<Scenario(const CallStream&, const RecordedCommunicator&)>& scenario_for,
+    const std::function<ResolvedCommunicator(const CallStream&, const RecordedCommunicator&)>& scenario_for,
     std::vector<std::string>& assumptions);
 
 }  // namespace samesum

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 
 namespace samesum {
 
@@ -61,7 +62,8 @@ OrderChanges order_changes(const Plan& before, const Plan& after, std::uint64_t 
         throw UsageError("a reduce_scatter compares with a reduce_scatter: their results lie differently");
     const std::uint64_t old_count = before.task.call.count, new_count = after.task.call.count;
     if (offset >= new_count && old_count > 0)
-        throw UsageError(fmt::format("--offset {}: the second call has {} elements", offset, new_count));
+        throw UsageError(
+            fmt::format("{} {}: the second call has {} elements", input_name("offset"), offset, new_count));
     const std::uint64_t common = std::min(old_count, new_count - offset);
 
     OrderChanges found{.compared = common * blocks};

@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 
 namespace samesum {
 namespace {
@@ -224,8 +225,8 @@ GraphFile parse_graph_file(std::string_view text, const std::string& file) {
 
 Communicator communicator_from_graph(const GraphFile& graph, int nodes, int ranks_per_node) {
     if (ranks_per_node != graph.gpus)
-        throw UsageError(
-            fmt::format("{} lists {} GPUs a node, not {} (--ranks-per-node)", graph.file, graph.gpus, ranks_per_node));
+        throw UsageError(fmt::format("{} lists {} GPUs a node, not {} ({})", graph.file, graph.gpus, ranks_per_node,
+                                     input_name("ranks-per-node")));
     if (nodes < 1 || nodes > (1 << 20) / ranks_per_node)
         throw UsageError(
             fmt::format("{} nodes of {} ranks; 1 to {} nodes", nodes, ranks_per_node, (1 << 20) / ranks_per_node));
@@ -281,12 +282,12 @@ std::vector<std::string> graph_assumptions(const GraphFile& graph, int nodes) {
             tree == nullptr ? ring->channels.size() : std::min(ring->channels.size(), tree->channels.size());
         if (nodes > 1 && ring->speed.bw_intra > 45 && 2 * searched < 16)
             result.push_back(fmt::format(
-                "{} channels, as before Hopper; sm_90 and later double them (NCCL's log: 'coll channels'; --channels)",
-                2 * searched));
+                "{} channels, as before Hopper; sm_90 and later double them (NCCL's log: 'coll channels'; {})",
+                2 * searched, input_name("channels")));
         else
             result.push_back(
-                fmt::format("{} channels: each of the {} in the file twice (NCCL's log: 'coll channels'; --channels)",
-                            2 * searched, searched));
+                fmt::format("{} channels: each of the {} in the file twice (NCCL's log: 'coll channels'; {})",
+                            2 * searched, searched, input_name("channels")));
     }
     return result;
 }

@@ -17,6 +17,7 @@
 
 #include "model/nccl/channel_split.hpp"
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 
 namespace samesum {
 namespace {
@@ -85,9 +86,8 @@ Order reduce_order(const Communicator& comm, const Task& task, const ChannelPart
         case Algorithm::tree:
             if (!channel.tree)
                 throw UsageError(
-                    fmt::format("the tree of channel {} is not known: give --log with the 'Trees' lines, or "
-                                "--graph",
-                                part.channel));
+                    fmt::format("the tree of channel {} is not known: expected {} with the 'Trees' lines, or {}",
+                                part.channel, input_name("log"), input_name("graph")));
             return Order::tree(channel.tree);
         case Algorithm::pat: {
             const auto bytes = static_cast<std::uint64_t>(traits(task.call.format).bytes());

@@ -12,6 +12,7 @@
 #include <array>
 
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 
 namespace samesum {
 namespace {
@@ -85,7 +86,8 @@ Plan plan_symmetric(const Communicator& comm, const Call& call, const SymmetricL
     if (kernel.collective != call.collective)
         throw UsageError(fmt::format("{} does not run {}", launch.kernel, name(call.collective)));
     if (comm.nodes() != 1)
-        throw UsageError("symmetric kernels run inside one node only: --ranks-per-node equal to --ranks");
+        throw UsageError(fmt::format("symmetric kernels run inside one node only: expected {} equal to {}",
+                                     input_name("ranks-per-node"), input_name("ranks")));
     constexpr std::array formats{Format::float32, Format::float16, Format::bfloat16, Format::float8_e4m3,
                                  Format::float8_e5m2};
     if (call.operation != Operation::sum || std::find(formats.begin(), formats.end(), call.format) == formats.end())

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 
 namespace samesum {
 namespace {
@@ -323,9 +324,10 @@ Choice choose(const Communicator& comm, const Call& call, Forced forced, int pip
         if (open.size() == 1) best = open.front();
         if (!best)
             throw UsageError(
-                fmt::format("NCCL's choice for {} needs the machine: give --algo and --proto, or --log with its "
-                            "'-> Algo' lines, or --machine",
-                            name(call.collective)));
+                fmt::format("NCCL's choice for {} needs the machine: expected {} and {}, {} with its '-> Algo' lines, "
+                            "or {}",
+                            name(call.collective), input_name("algo"), input_name("proto"), input_name("log"),
+                            input_name("machine")));
     }
     return {best->first, best->second, max_channels(comm, call, best->first, best->second, bytes)};
 }

@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 
 namespace samesum {
 namespace {
@@ -182,7 +183,8 @@ ReductionTree parse_order(std::string_view text, int ranks) {
             throw UsageError(fmt::format("'{}' adds {} values; {} would be right", text, leaves.size(), ranks));
         return tree;
     }
-    if (ranks <= 0) throw UsageError(fmt::format("'{}' needs --ranks, or write the tree, e.g. '((0 1) 2)'", text));
+    if (ranks <= 0)
+        throw UsageError(fmt::format("'{}' needs {}, or write the tree, e.g. '((0 1) 2)'", text, input_name("ranks")));
     std::vector<int> order(static_cast<std::size_t>(ranks));
     std::iota(order.begin(), order.end(), 0);
     if (text == "chain") return ReductionTree::left_fold(order);

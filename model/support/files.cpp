@@ -38,8 +38,12 @@ void write_file(const std::string& file, std::string_view text) {
     }
 }
 
+std::string json_text(const nlohmann::ordered_json& document) {
+    return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 void write_json(const std::string& file, const nlohmann::ordered_json& document) {
-    write_file(file, document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    write_file(file, json_text(document));
 }
 
 std::string read_file(const std::string& file) {

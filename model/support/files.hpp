@@ -8,6 +8,8 @@
 
 namespace samesum {
 
+/// The document as write_json() writes it, indented by two.
+[[nodiscard]] std::string json_text(const nlohmann::ordered_json& document);
 /// Writes the document to a file, complete or not at all ("-": to stdout). Throws UsageError when that cannot be done.
 void write_json(const std::string& file, const nlohmann::ordered_json& document);
 /// The same for any text.

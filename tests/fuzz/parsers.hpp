@@ -140,9 +140,9 @@ inline void read_calls(const std::string& text) {
             {&stream, 1},
             [](const CallStream& from, const RecordedCommunicator& comm) {
                 if (comm.ranks > 64) throw UsageError("too many ranks for a test");
-                Scenario scenario{.comm = {Topology::one_rank_per_node(comm.ranks, 2)}};
-                apply_environment(from.environment, scenario.comm.settings);
-                return scenario;
+                ResolvedCommunicator resolved{.comm = {Topology::one_rank_per_node(comm.ranks, 2)}};
+                apply_environment(from.environment, resolved.comm.settings);
+                return resolved;
             },
             assumptions);
     });

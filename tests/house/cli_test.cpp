@@ -1,8 +1,7 @@
-// What a user gets for wrong input: one line that says what is wrong and what would be right, exit 2, nothing on
-// stdout.
+// What a user gets for wrong input: one line that says what is wrong and what is expected, exit 2, nothing on stdout.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A new case is a row. The front end's own answers (unknown command, missing packages) are in setup_test.sh.
+// A new case is a row. The errors of the script `samesum` (unknown command, missing packages) are in setup_test.sh.
 #define BOOST_TEST_MODULE cli
 #include <fmt/format.h>
 
@@ -22,7 +21,7 @@ namespace {
 using testing::Outcome;
 using testing::run;
 
-/// Words that begin a command line of each command, and what else that command needs to get as far as its flags.
+/// The words that begin a command line of each command.
 const std::vector<std::string> commands{
     "order calls",
     "order show",
@@ -47,8 +46,8 @@ const std::vector<std::string> commands{
 
 struct Row {
     std::string arguments;
-    std::string complaint;  ///< part of the one line on stderr
-    std::string input{};    ///< on stdin
+    std::string error;    ///< part of the one line on stderr
+    std::string input{};  ///< on stdin
 };
 
 const std::string reduce = "order show --ranks-per-node 1 --collective reduce ";
@@ -65,31 +64,31 @@ const std::vector<Row> wrong{
     {"order enumerate", "--ranks is missing"},
     {"sum reachable --values '1 2'", "--result is missing"},
     {"sum witness --tree '((0 1) 2)'", "--other is missing"},
-    {"order paths", "needs the file that describes the collective"},
-    {"order check", "needs a file of records"},
-    {"order calls", "needs a file of calls"},
+    {"order paths", "expected the file that describes the collective"},
+    {"order check", "expected a file of records"},
+    {"order calls", "expected a file of calls"},
     // Values out of range.
-    {reduce + "--ranks 0 --count 8", "--ranks 0: 1 to"},
-    {reduce + "--ranks -4 --count 8", "--ranks -4: 1 to"},
-    {reduce + "--ranks 4 --count -8", "--count '-8': a number up to 2^44"},
-    {reduce + "--ranks 4 --count 99999999999999999999", "--count '99999999999999999999': a number up to 2^44"},
-    {ring + "--root 4", "root 4 is not a rank; 0 to 3"},
+    {reduce + "--ranks 0 --count 8", "--ranks 0: expected 1 to"},
+    {reduce + "--ranks -4 --count 8", "--ranks -4: expected 1 to"},
+    {reduce + "--ranks 4 --count -8", "--count '-8': expected a number up to 2^44"},
+    {reduce + "--ranks 4 --count 99999999999999999999", "--count '99999999999999999999': expected a number up to 2^44"},
+    {ring + "--root 4", "--root 4 is not a rank: expected 0 to 3"},
     {"order show --ranks 4 --ranks-per-node 3 --collective reduce --count 8", "2 nodes of 3 ranks"},
     {"order show --rings 0,1,2,2 --collective reduce --count 8", "rank 2 is named twice"},
     {"order show --rings '0,1,2,3;0,1' --collective reduce --count 8", "ring of channel 1"},
-    {"order enumerate --ranks 0", "--ranks 0: 1 to 10 would be right"},
-    {"sum witness --leaves 99", "--leaves takes 3 to 6"},
+    {"order enumerate --ranks 0", "--ranks 0: expected 1 to 10"},
+    {"sum witness --leaves 99", "--leaves 99: expected 3 to 6"},
     {"prove --timeout -1", "--timeout takes a number of seconds above 0"},
     {"prove --jobs 0", "--jobs takes a number of 1 or more"},
     {"verify --jobs 0", "--jobs takes a number of 1 or more"},
-    {"verify --seed -1", "--seed -1: a number of 0 or more would be right"},
-    {"fuzz --cases -5", "--cases -5: a number of 0 or more would be right"},
+    {"verify --seed -1", "--seed -1: expected a number of 0 or more"},
+    {"fuzz --cases -5", "--cases -5: expected a number of 0 or more"},
     {"fuzz --cases 0", "--cases 0: a campaign tries 1 case or more"},
     {"fuzz --shard 4/4", "--shard '4/4': reads like 0/4 .. 3/4"},
     {"run --ranks 0", "0 ranks; at least 1"},
     {"run --root 9 --ranks 4", "--root 9; 0 to 3 would be right"},
     {"run --fault NONSENSE", "unknown fault 'NONSENSE'; one of: none, root_is_owner"},
-    {"order diff README.md", "README.md alone; two files that reveal --save wrote would be right"},
+    {"order diff README.md", "README.md alone: expected two files that reveal --save wrote"},
     {"order diff README.md LICENSE", "README.md:1: "},
     {"run --by-node 3", "--by-node 3: 4 ranks do not fill nodes of so many"},
     {"run --by-node 2 --scheme fixed_root", "--by-node: fixed_root knows no nodes; --scheme exchange_ordered"},
@@ -107,11 +106,11 @@ const std::vector<Row> wrong{
     {"bench --from nowhere.json", "--from nowhere.json: cannot be read"},
     {"run --rows 63", "63 rows do not divide among 4 ranks; give --sizes"},
     {"run --sizes 1,2", "sizes '1,2' name 2 ranks; the communicator has 4"},
-    // Names that do not exist: the right ones are listed.
+    // Unknown names: the known ones are listed.
     {reduce + "--ranks 4 --count 8 --dtype float17", "unknown data type 'float17'; one of: float64"},
     {"order show --ranks 4 --ranks-per-node 1 --collective redice --count 8",
      "unknown collective 'redice'; one of: Reduce"},
-    {ring + "--format jpeg", "--format 'jpeg': one of text, json, dot, svg"},
+    {ring + "--format jpeg", "--format 'jpeg': expected text, json, dot or svg"},
     {ring + "--nccl-version 1.0", "NCCL 1.0 is not modelled; 2.27 to 2.30 are"},
     {"order invariance --ranks 4 --ranks-per-node 1 --schemes nonsense",
      "unknown scheme 'nonsense'; one of: reduce_scatter"},
@@ -140,9 +139,9 @@ const std::vector<Row> wrong{
     {"reveal --calls nonsense", "'nonsense' is no call"},
     {"teach nonsense", "no lesson is called 'nonsense'; one of: addition, two_answers"},
     {"teach 13", "no lesson is called '13'"},
-    {"teach addition ties", "too many words; it takes LESSON"},
-    {"teach addition --all", "a LESSON, --all or --html FILE, one at a time"},
-    {"teach --answer 1", "--answer: to which lesson?"},
+    {"teach addition ties", "too many words: expected LESSON"},
+    {"teach addition --all", "LESSON, --all and --html FILE: expected one of them"},
+    {"teach --answer 1", "--answer: expected a LESSON"},
     {"teach addition --answer", "the required argument for option '--answer' is missing"},
     {"teach addition --answer one", "'one' is not a number"},
     {"teach addition --answer '1 2'", "'1 2' holds 2 values; 1 would be right"},
@@ -151,11 +150,11 @@ const std::vector<Row> wrong{
     {"teach fixed_root --answer perhaps", "'perhaps': yes or no"},
     {"teach --values '1 2'", "--values goes with --html FILE"},
     {"teach --html x.html --values '1 x'", "'x' is not a number"},
-    {"teach --html x.html --values 1", "--values: 2 values or more"},
-    {"teach --html x.html --values '1 inf'", "--values: finite numbers"},
+    {"teach --html x.html --values 1", "--values: expected 2 values or more"},
+    {"teach --html x.html --values '1 inf'", "--values: expected finite numbers"},
     {"teach --html x.html --dtype int8 --values '1 2'", "--dtype int8: --values go with bfloat16"},
     {"teach --html x.html --values '0.1 0.23 0.37 0.41 5.3 7.7 91 -3.3 1e4 77'", "too many for a page"},
-    {"teach --html x.html --ranks 9", "--ranks 9: 3 to 8 would be right"},
+    {"teach --html x.html --ranks 9", "--ranks 9: expected 3 to 8"},
     {"teach --html no/such/folder/x.html", "cannot write no/such/folder/x.html"},
     // Files that are not there, not files, or not what they should be.
     {"order check no/such/file", "cannot read no/such/file: No such file"},
@@ -167,7 +166,7 @@ const std::vector<Row> wrong{
     {"order calls -", "-:1: no header; a file that SAMESUM_POLICY=observe wrote would be right", "\n"},
     {"order calls -", "-:1: not a line of a call stream", "{\"samesum\n"},
     {"order calls -", "-:1: no field 'format'", "{\"samesum\": \"calls\"}\n"},
-    {"order calls - --expect nonsense", "--expect 'nonsense': invariant would be right"},
+    {"order calls - --expect nonsense", "--expect 'nonsense': expected invariant"},
     {"order show --log no/such/file --collective reduce --count 8", "cannot read no/such/file"},
     {"order show --graph no/such/file --collective reduce --count 8", "cannot read no/such/file"},
     {"order lint --env no/such/file", "cannot read no/such/file"},
@@ -175,7 +174,7 @@ const std::vector<Row> wrong{
     {"order enumerate --ranks 3 --json no/such/folder/file", "cannot write no/such/folder/file"},
 };
 
-/// Without RapidCheck or Z3 a program is not built; its rows are then left out, said so.
+/// Without RapidCheck or Z3 a program is not built; its rows are then skipped, with a message.
 bool is_built(const std::string& arguments) {
     static std::set<std::string> said;
     const std::string word = arguments.substr(0, arguments.find(' '));
@@ -199,7 +198,7 @@ BOOST_AUTO_TEST_CASE(wrong_input_gets_one_line_and_exit_2) {
         const Outcome outcome = run(row.arguments, row.input);
         BOOST_TEST_CONTEXT("samesum " << row.arguments) {
             BOOST_TEST(outcome.exit == 2, "exit " << outcome.exit << ", stderr: " << outcome.err);
-            BOOST_TEST(outcome.complains(row.complaint), "stderr: " << outcome.err);
+            BOOST_TEST(outcome.complains(row.error), "stderr: " << outcome.err);
             BOOST_TEST(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1, "stderr: " << outcome.err);
             BOOST_TEST(outcome.err.starts_with("samesum "), "stderr: " << outcome.err);
             if (row.arguments.find("--json") == std::string::npos) BOOST_TEST(outcome.out == "");

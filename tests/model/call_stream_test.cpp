@@ -44,9 +44,9 @@ std::vector<ClassifiedCalls> judged(const std::string& text) {
     return classify_calls(
         {&stream, 1},
         [](const CallStream& from, const RecordedCommunicator& comm) {
-            Scenario scenario{.comm = {Topology::one_rank_per_node(comm.ranks, 2)}};
-            apply_environment(from.environment, scenario.comm.settings);
-            return scenario;
+            ResolvedCommunicator resolved{.comm = {Topology::one_rank_per_node(comm.ranks, 2)}};
+            apply_environment(from.environment, resolved.comm.settings);
+            return resolved;
         },
         assumptions);
 }

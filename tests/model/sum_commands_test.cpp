@@ -1,4 +1,4 @@
-// The sum commands as people call them.
+// The sum commands, run as users run them.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE sum_commands
 #include <fmt/format.h>
@@ -259,7 +259,7 @@ BOOST_AUTO_TEST_CASE(reachable) {
          {"1 elements: 1 reachable"},
          {}},
         {"no lines", "sum reachable --dtype bfloat16", "", 2, {}, {"each line on stdin"}},
-        {"shape", "sum reachable --values '1 2' --result 3 --shape ring", "", 2, {}, {"one of: any, chain"}},
+        {"shape", "sum reachable --values '1 2' --result 3 --shape ring", "", 2, {}, {"expected any or chain"}},
     });
 }
 
