@@ -118,7 +118,7 @@ Match check_record(const Record& record) {
     std::size_t own = plans.size();
     for (std::size_t i = 0; i < plans.size(); ++i) {
         const Plan& plan = plans[i];
-        const SaidByNccl& said = record.said[i];
+        const LoggedChoice& said = record.said[i];
         if (plan.index == record.index) own = i;
         const auto show = [](Collective collective, std::uint64_t bytes, Algorithm algorithm, Protocol protocol,
                              int first, int last) {
@@ -126,7 +126,7 @@ Match check_record(const Record& record) {
                                name(protocol), first, last);
         };
         const std::string reported =
-            show(said.collective, said.bytes, said.algorithm, said.protocol, said.first_channel, said.last_channel);
+            show(*said.collective, said.bytes, said.algorithm, said.protocol, *said.first_channel, *said.last_channel);
         const Call& call = plan.task.call;
         const std::string predicted =
             show(call.collective, call.count * static_cast<std::uint64_t>(traits(call.format).bytes()),
@@ -143,7 +143,7 @@ Match check_record(const Record& record) {
             if (known == order) return tree;
         return unfolded.emplace_back(order, order.as_tree().canonical()).second;
     };
-    for (const Record::Range& range : record.segments) {
+    for (const RevealedRange& range : record.segments) {
         std::string why;
         schedule.visit(range.begin, range.end, [&](const Segment& segment) {
             if (!segment.order.observable()) {

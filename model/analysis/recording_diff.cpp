@@ -36,13 +36,13 @@ std::string kind_of(const Record& record) {
 }
 
 std::string choice_of(const Record& record) {
-    for (const SaidByNccl& said : record.said)
+    for (const LoggedChoice& said : record.said)
         if (said.collective == record.call.collective) {
-            const int channels = said.last_channel - said.first_channel + 1;
+            const int channels = *said.last_channel - *said.first_channel + 1;
             return fmt::format("{} {}, {} channel{}", name(said.algorithm), name(said.protocol), channels,
                                channels == 1 ? "" : "s");
         }
-    return "no word of NCCL's";
+    return "not logged by NCCL";
 }
 
 /// Walks both records' segments; returns how many elements are added in another order, and tells of the first.

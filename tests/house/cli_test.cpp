@@ -161,7 +161,7 @@ const std::vector<Row> wrong{
     {"order check no/such/file", "cannot read no/such/file: No such file"},
     {"order check model", "model is a folder, not a file"},
     {"order check -", "not a JSON object", "{\"broken\n"},
-    {"order check -", "the record has no field", "{}\n"},
+    {"order check -", "field 'nranks' is missing", "{}\n"},
     {"order paths - --row 4", "not a JSON object", "[1, 2\n"},
     {"order calls no/such/file", "cannot read no/such/file: No such file"},
     {"order calls -", "-:1: no header; a file that SAMESUM_POLICY=observe wrote would be right", "\n"},
