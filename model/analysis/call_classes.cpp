@@ -1,4 +1,4 @@
-// Equal calls are planned once; what depends on what is read off the orders of the plans.
+// Equal calls are planned once; the class of a call follows from the orders in its plan and in plans of varied calls.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/analysis/call_classes.hpp"
 
@@ -26,7 +26,7 @@ Call as_call(const RecordedCall& recorded) {
             .registered = recorded.captured};
 }
 
-/// Different orders, up to swapping operands. As many as are enough to tell that there are several.
+/// Distinct orders, up to swapping operands; of each plan the first 64.
 class Orders {
 public:
     void add(const Order& order) {
@@ -52,17 +52,17 @@ private:
     std::string hidden_;
 };
 
-/// The calls of one kind.
+/// Equal calls.
 struct Kind {
     RecordedCall call;
     const CallStream* stream = nullptr;
     RecordedCommunicator comm;
-    std::vector<RecordedCall> group{};  ///< the sums of its group on its communicator, itself among them
-    std::size_t place = 0;              ///< in there
+    std::vector<RecordedCall> group{};  ///< the sums of its group on its communicator, including itself
+    std::size_t place = 0;              ///< its index in `group`
     std::size_t times = 0;
 };
 
-/// In which a sum's order can show at all, and what shows it where nothing need be planned.
+/// Class of a call that needs no plan; nothing where the call must be planned.
 std::optional<OrderClass> class_without_a_plan(const Kind& kind) {
     const RecordedCall& call = kind.call;
     if (!call.reducing || !call.format || call.count == 0 || kind.comm.ranks == 1) return OrderClass::nothing_added;
@@ -94,7 +94,8 @@ public:
         const bool scaled = kind.call.operation == Operation::avg || kind.call.operation == Operation::premulsum;
         if (scaled && classified.order_class == OrderClass::invariant)
             classified.order_class = OrderClass::count_dependent;
-        if (scaled) classified.why += "; NCCL scales on the way, rounded by protocol and position";
+        if (scaled)
+            classified.why += "; NCCL scales during the sum, with a rounding that depends on protocol and position";
         return classified;
     }
 
@@ -115,7 +116,7 @@ private:
             if (scenario.comm.machine || (forced.algorithm && forced.protocol)) throw;
             if (!forced.algorithm) {
                 forced.algorithm = Algorithm::ring;
-                assume("ring for every sum (NCCL's log: '-> Algo'; --algo, --machine)");
+                assume("Ring for every sum (NCCL's log: '-> Algo'; --algo, --machine)");
             }
             if (!forced.protocol) {
                 forced.protocol = Protocol::simple;
@@ -142,7 +143,7 @@ private:
         classified.order_class = OrderClass::invariant;
         if (kind.stream->policy != "fixed_root") {
             classified.prediction = "rank order";
-            classified.why = fmt::format("added in rank order by SAMESUM_POLICY={}", kind.stream->policy);
+            classified.why = fmt::format("summed in rank order under SAMESUM_POLICY={}", kind.stream->policy);
             return;
         }
         Call reduce = as_call(kind.call);
@@ -156,7 +157,7 @@ private:
         classified.why = "one ncclReduce to root 0, all channels on one ring";
         if (orders.size() <= 1) return;
         classified.order_class = OrderClass::position_dependent;
-        classified.why = fmt::format("one ncclReduce, but its channels' rings make {} orders", orders.size());
+        classified.why = fmt::format("one ncclReduce, whose channels' rings give {} orders", orders.size());
     }
 
     void forwarded(const Kind& kind, std::span<const Kind> all, ClassifiedCalls& classified) {
@@ -167,39 +168,41 @@ private:
         Orders own;
         own.add(planned);
         const Call& call = group[kind.place];
-        if (!own.hidden().empty()) {
-            classified.order_class = OrderClass::not_observable;
-            classified.why = own.hidden();
-            return;
+        const auto settle = [&](OrderClass order_class, std::string why) {
+            classified.order_class = order_class;
+            classified.why = std::move(why);
+        };
+        if (!own.hidden().empty()) return settle(OrderClass::not_observable, own.hidden());
+        if (call.collective == Collective::reduce_scatter && own.size() > 1)
+            return settle(OrderClass::owner_dependent, fmt::format("{} orders, by the receiving rank", own.size()));
+        if (call.collective == Collective::reduce)
+            if (const std::size_t orders = orders_by_root(kind, all, call, own); orders > own.size())
+                return settle(OrderClass::owner_dependent, fmt::format("{} orders, by the root", orders));
+        if (own.size() > 1)
+            return settle(OrderClass::position_dependent,
+                          fmt::format("{} orders in one call, by the element's position", own.size()));
+        if (const auto count = count_with_other_orders(kind, all, call, own))
+            return settle(OrderClass::count_dependent,
+                          fmt::format("one order here, other orders with {} elements", *count));
+        settle(OrderClass::invariant, "one order for every count and position");
+    }
+
+    /// Orders of the call over all roots that the job reduces to: the owner of a row is its root.
+    std::size_t orders_by_root(const Kind& kind, std::span<const Kind> all, const Call& call, Orders orders) {
+        for (const Kind& other : all) {
+            if (other.comm.ranks != kind.comm.ranks || !other.call.reducing || class_without_a_plan(other) ||
+                *other.call.reducing != Collective::reduce || other.call.did != "forwarded")
+                continue;
+            Call to = call;
+            to.root = other.call.root;
+            if (to.root != call.root) orders.add(plan_alone(kind, to));
         }
-        if (call.collective == Collective::reduce_scatter && own.size() > 1) {
-            classified.order_class = OrderClass::owner_dependent;
-            classified.why = fmt::format("{} orders, by the receiving rank", own.size());
-            return;
-        }
-        // Reduces to several roots: whoever owns a row is its root.
-        if (call.collective == Collective::reduce) {
-            Orders by_root = own;
-            for (const Kind& other : all) {
-                if (other.comm.ranks != kind.comm.ranks || !other.call.reducing || class_without_a_plan(other) ||
-                    *other.call.reducing != Collective::reduce || other.call.did != "forwarded")
-                    continue;
-                Call to = call;
-                to.root = other.call.root;
-                if (to.root != call.root) by_root.add(plan_alone(kind, to));
-            }
-            if (by_root.size() > own.size()) {
-                classified.order_class = OrderClass::owner_dependent;
-                classified.why = fmt::format("{} orders, by the root", by_root.size());
-                return;
-            }
-        }
-        if (own.size() > 1) {
-            classified.order_class = OrderClass::position_dependent;
-            classified.why = fmt::format("{} orders in one call, by the element's place", own.size());
-            return;
-        }
-        // The same call with other counts, those of the job and some more.
+        return orders.size();
+    }
+
+    /// A count, of those of the job and some more, at which the call has further orders.
+    std::optional<std::uint64_t> count_with_other_orders(const Kind& kind, std::span<const Kind> all, const Call& call,
+                                                         const Orders& own) {
         std::vector<std::uint64_t> counts{1, call.count * 2, std::uint64_t{1} << 14, std::uint64_t{1} << 20,
                                           std::uint64_t{1} << 25};
         for (const Kind& other : all)
@@ -211,13 +214,9 @@ private:
             Call other = call;
             other.count = count;
             with.add(plan_alone(kind, other));
-            if (with.size() == own.size()) continue;
-            classified.order_class = OrderClass::count_dependent;
-            classified.why = fmt::format("one order here, others with {} elements", count);
-            return;
+            if (with.size() != own.size()) return count;
         }
-        classified.order_class = OrderClass::invariant;
-        classified.why = "one order for every count and place";
+        return std::nullopt;
     }
 
     const std::function<Scenario(const CallStream&, const RecordedCommunicator&)>& scenario_for_;
@@ -225,17 +224,17 @@ private:
     std::map<std::pair<const CallStream*, int>, Scenario> scenarios_;
 };
 
-/// Everything that can make a difference, as text.
+/// All that can change a call's class, as text.
 std::string key_of(const RecordedCall& call, int ranks) {
     return fmt::format("{} {} {} {} {} {} {} {} {} {}", ranks, call.collective, call.count,
                        call.format ? name(*call.format) : "", static_cast<int>(call.operation), call.root,
                        call.captured, call.in_place, call.did, call.group != 0);
 }
 
-/// The sums of one group on one communicator that NCCL made itself.
+/// The sums of one group on one communicator that NCCL computed (not replaced).
 struct Group {
     std::vector<RecordedCall> sums;
-    std::map<std::size_t, std::size_t> places;  ///< by number in the stream
+    std::map<std::size_t, std::size_t> places;  ///< index in `sums`, by index in the stream
     std::string key;
 };
 

@@ -35,7 +35,7 @@ struct LogCommunicator {
     std::vector<LoggedSymmetric> symmetric;
     Environment environment;  ///< settings that its processes reported
 
-    /// What is needed and not in the log, each with what would supply it.
+    /// What is needed and not in the log, each with a way to supply it.
     std::vector<std::string> missing;
     /// Assumptions, each with a way to verify it.
     std::vector<std::string> assumptions;

@@ -378,7 +378,7 @@ LogSource log_source(std::string_view prefix) {
     const std::string_view device = take_device(name);
     const std::string_view thread = take_number_behind_colon(name);
     const std::string_view process = thread.empty() ? thread : take_number_behind_colon(name);
-    if (process.empty()) {  // no host:pid:tid; a launcher's tag still tells ranks apart
+    if (process.empty()) {  // no host:pid:tid; a launcher's tag still distinguishes ranks
         const std::string tag = launcher_tag(prefix, device);
         return {"", tag, tag, prefix.size()};
     }

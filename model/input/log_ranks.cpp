@@ -1,5 +1,5 @@
-// NCCL writes most lines without saying which communicator they belong to: they belong to the one that the printing
-// thread is initialising, between its "Init START" and "Init COMPLETE" lines.
+// Most of NCCL's lines do not name their communicator: they belong to the one that the printing thread is
+// initialising, between its "Init START" and "Init COMPLETE" lines.
 //
 //   host:pid:tid [dev] NCCL INFO <message>    ->  thread  ->  the rank it initialises  ->  ranks of one commId
 //
@@ -160,7 +160,7 @@ RankLog& LogReader::new_rank() {
     return rank;
 }
 
-/// The log of this rank in this thread. Where nothing tells threads apart, several ranks share one.
+/// The log of this rank in this thread. Where the lines do not name threads, several ranks share one.
 RankLog& LogReader::current_of(int rank) {
     RankLog& latest = current();
     if (latest.rank == rank || (latest.rank < 0 && !latest.complete)) return latest;
@@ -175,7 +175,7 @@ RankLog* LogReader::rank_of_pointer(const std::string& pointer) {
     return place == by_pointer_.end() ? nullptr : &log_.ranks[place->second];
 }
 
-/// The rank that the line speaks of, if it is known already.
+/// The rank that the line is about, if it is known already.
 RankLog* LogReader::rank_of(const InitLine& line) {
     if (line.stage == InitLine::Stage::start) return nullptr;
     RankLog* known = rank_of_pointer(line.pointer);
@@ -292,7 +292,7 @@ void LogReader::take_call(Choice choice) {
     log_.calls.push_back({std::move(choice), source_.process, index});
 }
 
-/// Ranks put together to communicators: first those that a commId or a split identifies, then the others.
+/// Groups ranks by communicator: first those that a commId or a split identifies, then the others.
 class Grouping {
 public:
     explicit Grouping(const std::vector<RankLog>& ranks) : ranks_(ranks) {}
@@ -354,7 +354,7 @@ private:
         return found;
     }
 
-    /// Nothing but order: a rank goes to the first communicator of its size that does not have it yet.
+    /// By order alone: a rank goes to the first communicator of its size that does not have it yet.
     void join_by_order(std::size_t i) {
         const RankLog& rank = ranks_[i];
         if (const auto group = only_one_without(rank)) {

@@ -75,7 +75,7 @@ NcclLog parse_nccl_log(std::string_view text, const std::string& file) {
     if (ranks.garbled_lines > 0)
         log.notes.push_back(fmt::format("{} garbled lines were left out", ranks.garbled_lines));
     if (anonymous > 1)
-        log.notes.emplace_back("no commId in the log: communicators were told apart by the order of their lines");
+        log.notes.emplace_back("no commId in the log: communicators were distinguished by the order of their lines");
     return log;
 }
 

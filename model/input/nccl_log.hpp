@@ -17,8 +17,8 @@ struct NcclLog {
     std::vector<std::string> notes;              ///< truncated lines, lines that fit no communicator
     std::size_t lines = 0, nccl_lines = 0;
 
-    /// The communicator with this id or place ("0", "1", ...); with no `pick` the only one, or the only one of most
-    /// ranks. Throws UsageError listing the communicators when that is not one.
+    /// The communicator with this id or place ("0", "1", ...); with no `pick` the only one, or the only one of the
+    /// largest size. Throws UsageError listing the communicators when that is not one.
     [[nodiscard]] const LogCommunicator& communicator(std::string_view pick = {}) const;
 };
 

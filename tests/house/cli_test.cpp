@@ -164,7 +164,7 @@ const std::vector<Row> wrong{
     {"order check -", "field 'nranks' is missing", "{}\n"},
     {"order paths - --row 4", "not a JSON object", "[1, 2\n"},
     {"order calls no/such/file", "cannot read no/such/file: No such file"},
-    {"order calls -", "-:1: no header; a file that SAMESUM_POLICY=observe wrote would be right", "\n"},
+    {"order calls -", "-:1: no header; expected a file that SAMESUM_POLICY=observe wrote", "\n"},
     {"order calls -", "-:1: not a line of a call stream", "{\"samesum\n"},
     {"order calls -", "-:1: no field 'format'", "{\"samesum\": \"calls\"}\n"},
     {"order calls - --expect nonsense", "--expect 'nonsense': invariant would be right"},

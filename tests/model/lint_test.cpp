@@ -4,10 +4,12 @@
 #include "model/analysis/lint.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
 
 #include "model/input/environment_file.hpp"
 #include "model/support/error.hpp"
 #include "tests/support/mutate.hpp"
+#include "tests/support/program.hpp"
 
 using namespace samesum;
 using Effect = LintRow::Effect;
@@ -159,7 +161,7 @@ BOOST_AUTO_TEST_CASE(blocks_that_projects_use) {
     BOOST_TEST(lint({}, one_node).blocks.empty());
 }
 
-BOOST_AUTO_TEST_CASE(the_seven_settings_of_the_block_are_told_apart) {
+BOOST_AUTO_TEST_CASE(the_settings_of_the_block_differ_in_effect) {
     const LintReport report = lint(vllm, {});
     BOOST_TEST(row_of(report, "NCCL_P2P_NET_DISABLE", Effect::inert) != nullptr);
     BOOST_TEST(row_of(report, "NCCL_NTHREADS", Effect::rejected) != nullptr);
@@ -218,4 +220,23 @@ BOOST_AUTO_TEST_CASE(mutated_environments_are_assessed) {
                                             });
     BOOST_TEST(assessed > 10);
     (void)refused;
+}
+
+BOOST_AUTO_TEST_CASE(the_command_prints_the_same_as_text_and_as_json) {
+    const std::string command = "order lint --env - --ranks 8 --want count", settings = "NCCL_ALGO=Ring\n";
+    const auto text = testing::run(command, settings), json = testing::run(command + " --json -", settings);
+    BOOST_TEST(text.exit == 1, text.err);
+    BOOST_TEST(json.exit == 1, json.err);
+    const auto document = nlohmann::json::parse(json.out);
+    BOOST_TEST(document.at("wanted") == "count");
+    BOOST_TEST(document.at("achieved") == false);
+    for (const auto& row : document.at("settings")) BOOST_TEST(text.says(row.at("what").get<std::string>()), text.out);
+    for (const auto& answer : document.at("answers")) BOOST_TEST(text.says(answer.at("why").get<std::string>()));
+    for (const auto& recipe : document.at("recipes")) BOOST_TEST(text.says(recipe.at("cost").get<std::string>()));
+    for (const char* list : {"assumptions", "blocks"})
+        for (const auto& each : document.at(list)) BOOST_TEST(text.says(each.get<std::string>()));
+    BOOST_TEST(document.at("answers").size() == 3u);
+    BOOST_TEST(document.at("recipes").size() == 3u);
+    BOOST_TEST(document.at("assumptions").size() == 1u);
+    BOOST_TEST(document.at("blocks").size() == 1u);
 }
