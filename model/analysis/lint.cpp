@@ -47,7 +47,7 @@ Machine any_machine(int ranks_per_node) {
 }
 
 /// Nodes whose channels visit their GPUs in different orders, as without a switch or with several rails: channel c
-/// begins at GPU c and goes on backwards; every other channel exchanges the last two as well.
+/// begins at GPU c, odd channels run backwards, and channels from 2 on also swap their last two GPUs.
 Topology with_unequal_rings(int nodes, int per_node) {
     std::vector<std::vector<NodeLists>> lists(at(nodes));
     const int searched = std::min(4, std::max(2, per_node));

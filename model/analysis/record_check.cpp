@@ -112,22 +112,23 @@ Match check_record(const Record& record) {
     }
     const std::vector<Call> calls = record.group.empty() ? std::vector{record.call} : record.group;
     Forced forced;
-    if (!comm->machine && !record.said.empty()) forced = {record.said.front().algorithm, record.said.front().protocol};
+    if (!comm->machine && !record.choices.empty())
+        forced = {record.choices.front().algorithm, record.choices.front().protocol};
     const std::vector<Plan> plans = plan_group(*comm, calls, forced);
-    if (plans.size() != record.said.size())
-        return {differs, fmt::format("NCCL reports {} calls; predicted {}", record.said.size(), plans.size())};
+    if (plans.size() != record.choices.size())
+        return {differs, fmt::format("NCCL reports {} calls; predicted {}", record.choices.size(), plans.size())};
     std::size_t own = plans.size();
     for (std::size_t i = 0; i < plans.size(); ++i) {
         const Plan& plan = plans[i];
-        const LoggedChoice& said = record.said[i];
+        const LoggedChoice& logged = record.choices[i];
         if (plan.index == record.index) own = i;
         const auto show = [](Collective collective, std::uint64_t bytes, Algorithm algorithm, Protocol protocol,
                              int first, int last) {
             return fmt::format("{}: {} Bytes {} {} channels {}..{}", name(collective), bytes, name(algorithm),
                                name(protocol), first, last);
         };
-        const std::string reported =
-            show(*said.collective, said.bytes, said.algorithm, said.protocol, *said.first_channel, *said.last_channel);
+        const std::string reported = show(*logged.collective, logged.bytes, logged.algorithm, logged.protocol,
+                                          *logged.first_channel, *logged.last_channel);
         const Call& call = plan.task.call;
         const std::string predicted =
             show(call.collective, call.count * static_cast<std::uint64_t>(traits(call.format).bytes()),

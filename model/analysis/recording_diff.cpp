@@ -36,10 +36,10 @@ std::string kind_of(const Record& record) {
 }
 
 std::string choice_of(const Record& record) {
-    for (const LoggedChoice& said : record.said)
-        if (said.collective == record.call.collective) {
-            const int channels = *said.last_channel - *said.first_channel + 1;
-            return fmt::format("{} {}, {} channel{}", name(said.algorithm), name(said.protocol), channels,
+    for (const LoggedChoice& choice : record.choices)
+        if (choice.collective == record.call.collective) {
+            const int channels = *choice.last_channel - *choice.first_channel + 1;
+            return fmt::format("{} {}, {} channel{}", name(choice.algorithm), name(choice.protocol), channels,
                                channels == 1 ? "" : "s");
         }
     return "not logged by NCCL";

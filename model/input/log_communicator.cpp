@@ -1,5 +1,5 @@
-// Rank 0 prints the rings of all channels; tree links each rank prints for itself. Where ranks are not logged, the
-// nodes' search graphs are joined as NCCL joins them, if that fits every line that is there.
+// Rank 0 prints the rings of all channels; each rank prints its own tree links. Where ranks are not logged, the
+// nodes' search graphs are joined as NCCL joins them, if that fits all lines in the log.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/input/log_communicator.hpp"
 
@@ -51,7 +51,7 @@ std::vector<int> all_but(int count, const std::set<int>& present) {
 
 using RankLogs = std::vector<const RankLog*>;
 
-/// A channel's ring as its ranks' lines give it: each rank's next, with who says so.
+/// A channel's ring as its ranks' lines give it: each rank's next, with its source.
 class RingLinks {
 public:
     RingLinks(int ranks, int channel) : ranks_(ranks), channel_(channel) {}
@@ -395,7 +395,7 @@ void Assembly::find_tree(int channel) {
         comm_.trees.back() = std::move(tree);
 }
 
-/// Has the topology the rings and links of every line that is there?
+/// Whether the topology has the rings and links of all lines in the log.
 bool Assembly::fits(const Topology& topology) const {
     for (int c = 0; c < comm_.channels; ++c) {
         const Channel& channel = topology.channels()[at(c)];
@@ -426,7 +426,7 @@ void Assembly::complete_from_graphs() {
     open_trees_.clear();
     comm_.assumptions.emplace_back(
         "links of ranks that were not logged follow from the nodes' graphs ('Pattern' lines), joined as NCCL joins "
-        "them; they fit every line that is there (to verify: 'Ring' and 'Trees' lines of every rank)");
+        "them; they fit all lines in the log (to verify: 'Ring' and 'Trees' lines of every rank)");
     if (comm_.node_of.empty())
         for (int rank = 0; rank < comm_.ranks; ++rank) comm_.node_of.push_back(topology.node_of(rank));
     comm_.nodes = topology.nodes();

@@ -123,7 +123,7 @@ Record parse_record(std::string_view line) {
     record.gpu = json.contains("gpu") ? text_field(json, "gpu") : "";
     record.version =
         json.contains("nccl_version") ? parse_nccl_version(text_field(json, "nccl_version")) : NcclVersion{};
-    record.said = choices_in(text_field(json, "nccl_says"));
+    record.choices = choices_in(text_field(json, "nccl_says"));
     for (const std::string& ring : texts_field(json, "rings")) record.rings.push_back(ring_of_line(ring));
     for (const std::string& tree : texts_field(json, "trees"))
         record.trees.push_back(ReductionTree::parse(tree).canonical());

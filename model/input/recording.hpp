@@ -23,7 +23,7 @@ struct Record {
     std::vector<Call> group;  ///< calls of the group in program order; empty for a lone call
     std::size_t index = 0;    ///< which of them this is
     std::string algorithms, protocols, min_channels, graph;  ///< settings in force, as text
-    std::vector<LoggedChoice> said;  ///< one per call, in NCCL's scheduling order; each with collective and channels
+    std::vector<LoggedChoice> choices;  ///< one per call, in NCCL's scheduling order; each with collective and channels
     std::vector<Ring> rings;
     std::string rank0_trees;
     std::string gpu;

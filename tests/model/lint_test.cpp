@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(blocks_that_projects_use) {
         {megatron, one_node, Collective::reduce, Invariance::position, Holds::depends},
         {megatron, many_nodes, Collective::reduce, Invariance::position, Holds::yes},
         {megatron, rails, Collective::reduce, Invariance::position, Holds::depends},
-        // Tree on many channels: as good as the channels' trees are equal; over nodes they are two.
+        // Tree on many channels: holds if the channels' trees are equal; over several nodes there are two.
         {sglang, one_node, Collective::all_reduce, Invariance::run_to_run, Holds::yes},
         {sglang, one_node, Collective::all_reduce, Invariance::count, Holds::depends},
         {sglang, many_nodes, Collective::all_reduce, Invariance::count, Holds::no},

@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(only_the_choice_changed) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(the_command_tells_and_exits_as_diff_does) {
+BOOST_AUTO_TEST_CASE(the_command_prints_and_exits_as_diff_does) {
     const std::string file = "tests/golden/observed/h200x1-free.jsonl";
     const auto same = run("order diff " + file + " " + file);
     BOOST_TEST(same.exit == 0, same.err);
