@@ -14,6 +14,12 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     }
 }
 
+std::vector<std::string_view> lines_of(std::string_view text) {
+    std::vector<std::string_view> lines = split(text, '\n');
+    if (lines.back().empty()) lines.pop_back();
+    return lines;
+}
+
 std::string_view trimmed(std::string_view text) {
     const std::size_t begin = text.find_first_not_of(" \t\r");
     if (begin == std::string_view::npos) return {};

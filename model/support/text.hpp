@@ -10,6 +10,9 @@ namespace samesum {
 /// The pieces between separators; always at least one, which may be empty.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
 
+/// The lines without their '\n'; a '\n' at the end starts no further line.
+[[nodiscard]] std::vector<std::string_view> lines_of(std::string_view text);
+
 /// Without blanks, tabs and carriage returns at both ends.
 [[nodiscard]] std::string_view trimmed(std::string_view text);
 

@@ -150,10 +150,11 @@ BOOST_AUTO_TEST_CASE(descriptions_that_are_wrong) {
         const char *text, *error;
     };
     for (const Row& row :
-         {Row{"", "not a JSON object"}, Row{"{}", "'ranks' is a number"}, Row{R"({"ranks": 2})", "'paths' is a list"},
+         {Row{"", "not a JSON object"}, Row{"{}", "field 'ranks' is missing"},
+          Row{R"({"ranks": 2})", "field 'paths' is missing"},
           Row{R"({"ranks": 2, "paths": [{}]})", "'order' is missing"},
-          Row{R"json({"ranks": 2, "paths": [{"order": "(0 2)"}]})json", "does not add each of the ranks 0 to 1 once"},
-          Row{R"({"ranks": 2, "paths": [{"order": "rank_order", "below": 3}]})", "'below' is not name"},
+          Row{R"json({"ranks": 2, "paths": [{"order": "(0 2)"}]})json", "expected each of the ranks 0 to 1 once"},
+          Row{R"({"ranks": 2, "paths": [{"order": "rank_order", "below": 3}]})", "field 'below': expected name"},
           Row{R"({"ranks": 2, "paths": [{"order": "rank_order", "below_bytes": 3}]})", "no path takes 1 rows"}}) {
         const Outcome outcome = run("order paths - --row 8", row.text);
         BOOST_TEST(outcome.exit == 2);
