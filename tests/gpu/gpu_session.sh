@@ -31,7 +31,7 @@ step() {
     [ $code -eq 0 ] || failed=$((failed + 1))
     echo "exit $code after $((SECONDS - begin)) s: ${*##*/}" | tee -a "$log"
 }
-reveal() { step "$1" "$impl" reveal --patience 30 "${@:2}"; }
+reveal() { step "$1" "$impl" reveal --timeout 30 "${@:2}"; }
 
 {
     date -u +"# %Y-%m-%d"
@@ -178,7 +178,7 @@ for part in $parts; do
         step 200 python3 -m samesum.torch.batch_invariance --json "$out/batch-invariance.json"
         ;;
     large) # more than 2^31 bytes
-        step 200 "$impl" run --ranks 2 --rows 2 --hidden 600000000 --dtype bfloat16 --patience 100 \
+        step 200 "$impl" run --ranks 2 --rows 2 --hidden 600000000 --dtype bfloat16 --timeout 100 \
             --scheme fixed_root,exchange_ordered,direct_ordered
         ;;
     *)

@@ -145,8 +145,6 @@ call prove addition_commutes --cross-check cvc5
 check "a second solver when it is asked for" called '^venv-python -m pip install .*cvc5=='
 call prove addition_commutes --cross-check cvc5
 check "once" never_called '^venv-python'
-call bench --from bench.json --svg bench.svg
-check "what draws a plot when one is asked for" called '^apt-get .*install .*gnuplot-nox'
 
 new_machine other-user
 echo 1000 >"$fake/uid"

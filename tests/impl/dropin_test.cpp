@@ -695,7 +695,7 @@ BOOST_AUTO_TEST_CASE(combines_by_the_librarys_own_door) {
         "5 sizes of 3 ranks; the communicator has 4",
         "5 samesumCombine: scheme, accumulation and sizes must be given",
         "5 int8 sums have no order; a floating-point type would be right",
-        "5 root 4; 0 to 3 would be right",
+        "5 root 4: expected 0 to 3",
         "5 unknown scheme 'nonsense'",
         "5 unknown rounding 'nonsense'",
         "5 samesumCombine inside ncclGroupStart and ncclGroupEnd; outside would be right",

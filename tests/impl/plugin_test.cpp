@@ -1,15 +1,13 @@
 // Sums in a shared library that the test itself builds: their orders are revealed without a GPU.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE impl_plugin
-#include <unistd.h>
-
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include "impl/check/plugin.hpp"
 #include "model/support/error.hpp"
+#include "model/support/temporary_folder.hpp"
 
 using namespace samesum;
 using namespace samesum::gpu;
@@ -20,21 +18,18 @@ namespace {
 class Library {
 public:
     explicit Library(const std::string& body) {
-        folder_ = (std::filesystem::temp_directory_path() / "samesum-plugin-XXXXXX").string();
-        BOOST_REQUIRE(::mkdtemp(folder_.data()) != nullptr);
-        std::ofstream(folder_ + "/sum.c")
+        std::ofstream(folder_.file("sum.c"))
             << "#include <stddef.h>\nint samesum_sum(int ranks, size_t elements, const void* "
                "const* inputs, void* result) {\n  const float* const* x = (const float* "
                "const*)inputs;\n  float* y = (float*)result;\n"
             << body << "\n}\n";
-        const std::string command = "cc -O1 -shared -fPIC -o " + file() + " " + folder_ + "/sum.c";
+        const std::string command = "cc -O1 -shared -fPIC -o " + file() + " " + folder_.file("sum.c");
         BOOST_REQUIRE(std::system(command.c_str()) == 0);
     }
-    ~Library() { std::filesystem::remove_all(folder_); }
-    [[nodiscard]] std::string file() const { return folder_ + "/sum.so"; }
+    [[nodiscard]] std::string file() const { return folder_.file("sum.so"); }
 
 private:
-    std::string folder_;
+    TemporaryFolder folder_{"samesum-plugin"};
 };
 
 }  // namespace
