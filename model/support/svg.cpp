@@ -14,6 +14,8 @@
 namespace samesum {
 namespace {
 
+constexpr std::size_t colours = 8;
+
 /// A logarithmic axis from `min` to `max`, which are drawn at `from` and `to`.
 struct LogAxis {
     double min, max, from, to;
@@ -44,24 +46,38 @@ std::string line_from(double x1, double y1, double x2, double y2, std::string_vi
     return fmt::format("<path class=\"{}\" d=\"M{:.2f} {:.2f}L{:.2f} {:.2f}\"/>\n", css_class, x1, y1, x2, y2);
 }
 
-/// One line of the chart with a dot at each point; the dot's title holds the value.
-std::string plotted(const LogChart::Line& line, std::string_view colour, const LogAxis& x, const LogAxis& y) {
-    std::string path, dots;
-    for (const auto& [px, py] : line.points) {
-        path += fmt::format("{}{:.2f} {:.2f}", path.empty() ? "M" : "L", x.at(px), y.at(py));
-        dots +=
-            fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3\" fill=\"{}\"><title>{}: {:.2f}</title></circle>\n",
-                        x.at(px), y.at(py), colour, svg_escaped(line.label), py);
+/// How a line of the chart looks: colours repeat, so the points of later lines are hollow.
+struct LineStyle {
+    std::string_view stroke, fill, dashes;
+
+    LineStyle(const LogChart::Line& line, std::size_t index)
+        : stroke(svg_colour(index)),
+          fill(index < colours ? stroke : "#fff"),
+          dashes(line.dashed ? " stroke-dasharray=\"6 4\"" : "") {}
+
+    [[nodiscard]] std::string path(std::string_view shape) const {
+        return fmt::format("<path class=\"line\" stroke=\"{}\"{} d=\"{}\"/>\n", stroke, dashes, shape);
     }
-    return fmt::format("<path class=\"line\" stroke=\"{}\"{} d=\"{}\"/>\n", colour,
-                       line.dashed ? " stroke-dasharray=\"6 4\"" : "", path) +
-           dots;
+    [[nodiscard]] std::string point(double x, double y, std::string_view title) const {
+        return fmt::format(
+            "<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3.5\" stroke=\"{}\" fill=\"{}\"><title>{}</title></circle>\n", x,
+            y, stroke, fill, svg_escaped(title));
+    }
+};
+
+/// A line and its points; the title of a point holds its value.
+std::string plotted(const LogChart::Line& line, const LineStyle& style, const LogAxis& x, const LogAxis& y) {
+    std::string shape, points;
+    for (const auto& [px, py] : line.points) {
+        shape += fmt::format("{}{:.2f} {:.2f}", shape.empty() ? "M" : "L", x.at(px), y.at(py));
+        points += style.point(x.at(px), y.at(py), fmt::format("{}: {:.2f}", line.label, py));
+    }
+    return style.path(shape) + points;
 }
 
-std::string legend_entry(const LogChart::Line& line, std::string_view colour, double x, double y) {
-    return fmt::format("<path class=\"line\" stroke=\"{}\"{} d=\"M{:.2f} {:.2f}h28\"/>\n", colour,
-                       line.dashed ? " stroke-dasharray=\"6 4\"" : "", x, y) +
-           text_at(x + 36, y + 4, "start", line.label);
+std::string legend_entry(const LogChart::Line& line, const LineStyle& style, double x, double y) {
+    return style.path(fmt::format("M{:.2f} {:.2f}h32", x, y)) + style.point(x + 16, y, line.label) +
+           text_at(x + 40, y + 4, "start", line.label);
 }
 
 }  // namespace
@@ -84,8 +100,8 @@ std::string svg_escaped(std::string_view text) {
 }
 
 std::string_view svg_colour(std::size_t index) {
-    constexpr std::array<std::string_view, 8> palette{"#0072B2", "#E69F00", "#009E73", "#CC79A7",
-                                                      "#56B4E9", "#D55E00", "#F0E442", "#999999"};
+    constexpr std::array<std::string_view, colours> palette{"#0072B2", "#E69F00", "#009E73", "#CC79A7",
+                                                            "#56B4E9", "#D55E00", "#F0E442", "#999999"};
     return palette[index % palette.size()];
 }
 
@@ -127,12 +143,13 @@ std::string draw_chart(const LogChart& chart) {
     body += text_at(0, 0, "middle", chart.y_label,
                     fmt::format(" transform=\"translate(24 {:.2f}) rotate(-90)\"", (top + bottom) / 2));
     for (std::size_t i = 0; i < chart.lines.size(); ++i) {
-        body += plotted(chart.lines[i], svg_colour(i), x, y);
-        body += legend_entry(chart.lines[i], svg_colour(i), legend, top + 10 + legend_row * static_cast<double>(i));
+        const LineStyle style(chart.lines[i], i);
+        body += plotted(chart.lines[i], style, x, y);
+        body += legend_entry(chart.lines[i], style, legend, top + 10 + legend_row * static_cast<double>(i));
     }
     return svg_document(width, height, chart.title,
                         "svg{background:#fff}text{font:13px sans-serif;fill:#222}text.title{font-size:15px}"
-                        "path{fill:none}path.grid{stroke:#ddd}path.axis{stroke:#222}path.line{stroke-width:2}",
+                        "path{fill:none}path.grid{stroke:#ddd}path.axis{stroke:#222}path.line,circle{stroke-width:2}",
                         body);
 }
 
