@@ -127,12 +127,12 @@ std::shared_ptr<Backend> make_backend(const Options& options, Limits& limits, st
         live.ranks_per_node = options.get<int>("ranks-per-node");
         live.graph_files = options.find<std::vector<std::string>>("graph-file").value_or(std::vector<std::string>{});
         live.mps = options.get<std::string>("mps");
-        live.timeout_s = options.get<double>("patience");
+        live.timeout_s = options.get<double>("timeout");
         live.fault = options.get<std::string>("fault");
         if (live.mps != "auto" && live.mps != "on" && live.mps != "off")
             throw UsageError(fmt::format("--mps '{}'; auto, on or off would be right", live.mps));
         if (live.ranks_per_node < 0) throw UsageError("--ranks-per-node is less than 0");
-        if (!(live.timeout_s > 0)) throw UsageError("--patience takes a time above 0");
+        if (!(live.timeout_s > 0)) throw UsageError("--timeout takes a time above 0");
         return nccl_backend(live);
     };
     if (word == "model") return std::make_shared<ModelBackend>();
@@ -288,7 +288,7 @@ Exit fuzz_command(std::span<const std::string> arguments) {
         "graph-file", po::value<std::vector<std::string>>()->composing()->value_name("FILE"),
         "of nccl: also run with this NCCL_GRAPH_FILE; may be repeated")(
         "mps", po::value<std::string>()->default_value("auto"), "of nccl: auto, on, off")(
-        "patience", po::value<double>()->default_value(60), "of nccl: seconds after which a silent rank is hung")(
+        "timeout", po::value<double>()->default_value(60), "of nccl: seconds after which a silent rank is hung")(
         "fault", po::value<std::string>()->default_value("none"), "of nccl: a planted mistake, in test builds")(
         "replay", po::value<std::string>()->value_name("LINE"), "one case, or a file with cases")(
         "corpus", po::value<std::string>()->value_name("DIR"), "replay its findings first, write new ones to it")(

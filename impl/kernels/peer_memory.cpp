@@ -1,4 +1,4 @@
-// Handles travel by an all-gather over the communicator itself, so that nothing else is needed to set this up.
+// IPC handles are exchanged by an all-gather over the communicator itself; no other channel is needed.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/kernels/peer_memory.hpp"
 
@@ -31,10 +31,10 @@ cudaDeviceProp properties_of(int device) {
     return properties;
 }
 
-/// More memory than this buys no speed.
+/// More memory than this gives no more speed.
 constexpr std::size_t max_inbox_bytes = std::size_t{128} << 20;
 
-/// As many blocks as all ranks of the fullest GPU can have running at once.
+/// As many blocks as all ranks of the GPU with most ranks can have running at once.
 int blocks_for(int ranks, int multiprocessors, int ranks_on_gpu) {
     const int resident = ranks_on_gpu > 1 ? multiprocessors / ranks_on_gpu
                                           : direct::waves * direct::blocks_per_sm(ranks) * multiprocessors;
@@ -42,8 +42,8 @@ int blocks_for(int ranks, int multiprocessors, int ranks_on_gpu) {
     return std::max(1, std::min(resident, stored));
 }
 
-/// A line of 128 bytes arrives whole over NVLink only; PCIe may split it. NVLink is also what has native atomics
-/// between GPUs.
+/// Only NVLink delivers a line of 128 bytes whole; PCIe may split it. Native atomics between GPUs show that NVLink
+/// joins them.
 void require_nvlink(int own_device, const std::array<char, 16>& peer_gpu, int peer, int self) {
     int devices = 0;
     check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
@@ -54,12 +54,12 @@ void require_nvlink(int own_device, const std::array<char, 16>& peer_gpu, int pe
         check(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, own_device, device),
               "cudaDeviceGetP2PAttribute");
         if (atomics != 0) return;
-        throw UsageError(
-            fmt::format("no NVLink joins the GPUs of ranks {} and {}; exchange_ordered needs none", self, peer));
+        throw UsageError(fmt::format(
+            "no NVLink joins the GPUs of ranks {} and {}: expected exchange_ordered, which needs none", self, peer));
     }
     throw UsageError(
-        fmt::format("rank {} does not see rank {}'s GPU, so cannot tell whether NVLink joins them; "
-                    "CUDA_VISIBLE_DEVICES with all GPUs on each rank would be right",
+        fmt::format("rank {} does not see rank {}'s GPU, so cannot tell whether NVLink joins them: "
+                    "expected CUDA_VISIBLE_DEVICES with all GPUs on each rank",
                     self, peer));
 }
 
@@ -101,22 +101,22 @@ PeerTopology discover_peers(const Communicator& comm) {
     self.multiprocessors = properties.multiProcessorCount;
 
     const std::vector<PeerInfo> all = all_gather(comm, self);
-    PeerTopology neighbourhood{1, self.multiprocessors};
+    PeerTopology topology{1, self.multiprocessors};
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         const PeerInfo& peer = all[rank];
-        neighbourhood.multiprocessors = std::min(neighbourhood.multiprocessors, peer.multiprocessors);
-        const auto beside =
+        topology.multiprocessors = std::min(topology.multiprocessors, peer.multiprocessors);
+        const auto on_gpu =
             std::count_if(all.begin(), all.end(), [&](const PeerInfo& other) { return other.gpu == peer.gpu; });
-        neighbourhood.ranks_on_gpu = std::max(neighbourhood.ranks_on_gpu, static_cast<int>(beside));
+        topology.ranks_on_gpu = std::max(topology.ranks_on_gpu, static_cast<int>(on_gpu));
         if (static_cast<int>(rank) == comm.rank()) continue;
         if (peer.host != self.host)
-            throw UsageError(fmt::format("rank {} is on host {}, rank {} on {}; direct_ordered is for one host", rank,
+            throw UsageError(fmt::format("rank {} is on host {}, rank {} on {}: direct_ordered expects one host", rank,
                                          peer.host.data(), comm.rank(), self.host.data()));
         if (peer.process == self.process)
-            throw UsageError("two ranks in one process; direct_ordered needs a process for each rank");
+            throw UsageError("two ranks in one process: direct_ordered expects a process for each rank");
         require_nvlink(device, peer.gpu, static_cast<int>(rank), comm.rank());
     }
-    return neighbourhood;
+    return topology;
 }
 
 PeerMappedBuffer::PeerMappedBuffer(const Communicator& comm, std::size_t bytes)
@@ -155,9 +155,9 @@ PeerMemory::PeerMemory(const Communicator& comm, double timeout_s)
     : PeerMemory(comm, timeout_s, [&] {
           if (comm.ranks() > max_direct_ranks)
               throw UsageError(
-                  fmt::format("{} ranks; direct_ordered takes at most {}", comm.ranks(), max_direct_ranks));
-          const PeerTopology neighbourhood = discover_peers(comm);
-          return blocks_for(comm.ranks(), neighbourhood.multiprocessors, neighbourhood.ranks_on_gpu);
+                  fmt::format("{} ranks: direct_ordered expects at most {}", comm.ranks(), max_direct_ranks));
+          const PeerTopology topology = discover_peers(comm);
+          return blocks_for(comm.ranks(), topology.multiprocessors, topology.ranks_on_gpu);
       }()) {}
 
 PeerMemory::PeerMemory(const Communicator& comm, double timeout_s, int blocks)
@@ -180,7 +180,7 @@ void PeerMemory::check_delivery() {
     std::uint32_t expired = 0;
     check(cudaMemcpy(&expired, receive_slots_.expired, sizeof expired, cudaMemcpyDeviceToHost), "cudaMemcpy");
     if (expired == 0) return;
-    throw Inconclusive(fmt::format("direct_ordered on rank {}: a peer's kernel did not come within {} s", rank_,
+    throw Inconclusive(fmt::format("direct_ordered on rank {}: a peer's kernel did not run within {} s", rank_,
                                    static_cast<double>(receive_slots_.timeout_ns) * 1e-9));
 }
 
