@@ -12,6 +12,7 @@
 
 #include "model/nccl/schedule.hpp"
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 
 namespace samesum {
 namespace {
@@ -77,9 +78,10 @@ std::optional<OrderClass> class_without_a_plan(const Kind& kind) {
 
 class CallClassifier {
 public:
-    CallClassifier(const std::function<Scenario(const CallStream&, const RecordedCommunicator&)>& scenario_for,
-                   std::vector<std::string>& assumptions)
-        : scenario_for_(scenario_for), assumptions_(assumptions) {}
+    CallClassifier(
+        const std::function<ResolvedCommunicator(const CallStream&, const RecordedCommunicator&)>& resolve_for,
+        std::vector<std::string>& assumptions)
+        : resolve_for_(resolve_for), assumptions_(assumptions) {}
 
     ClassifiedCalls classify(const Kind& kind, std::span<const Kind> all) {
         ClassifiedCalls classified{.call = kind.call, .ranks = kind.comm.ranks, .times = kind.times};
@@ -107,22 +109,24 @@ private:
 
     /// The plan of one call of a group.
     Plan plan(const Kind& kind, std::span<const Call> group, std::size_t place) {
-        const Scenario& scenario = scenario_of(kind);
-        Forced forced = scenario.forced;
+        const ResolvedCommunicator& resolved = resolved_for(kind);
+        Forced forced = resolved.forced;
         std::vector<Plan> plans;
         try {
-            plans = plan_group(scenario.comm, group, forced);
+            plans = plan_group(resolved.comm, group, forced);
         } catch (const UsageError&) {
-            if (scenario.comm.machine || (forced.algorithm && forced.protocol)) throw;
+            if (resolved.comm.machine || (forced.algorithm && forced.protocol)) throw;
             if (!forced.algorithm) {
                 forced.algorithm = Algorithm::ring;
-                assume("Ring for every sum (NCCL's log: '-> Algo'; --algo, --machine)");
+                assume(fmt::format("Ring for every sum (NCCL's log: '-> Algo'; {}, {})", input_name("algo"),
+                                   input_name("machine")));
             }
             if (!forced.protocol) {
                 forced.protocol = Protocol::simple;
-                assume("Simple for every sum (NCCL's log: 'proto'; --proto, --machine)");
+                assume(fmt::format("Simple for every sum (NCCL's log: 'proto'; {}, {})", input_name("proto"),
+                                   input_name("machine")));
             }
-            plans = plan_group(scenario.comm, group, forced);
+            plans = plan_group(resolved.comm, group, forced);
         }
         for (Plan& each : plans)
             if (each.index == place) return std::move(each);
@@ -130,13 +134,13 @@ private:
     }
     Plan plan_alone(const Kind& kind, const Call& call) { return plan(kind, {&call, 1}, 0); }
 
-    const Scenario& scenario_of(const Kind& kind) {
+    const ResolvedCommunicator& resolved_for(const Kind& kind) {
         const auto key = std::pair(kind.stream, kind.comm.ranks);
-        const auto found = scenarios_.find(key);
-        if (found != scenarios_.end()) return found->second;
-        Scenario scenario = scenario_for_(*kind.stream, kind.comm);
-        for (const std::string& assumption : scenario.assumptions) assume(assumption);
-        return scenarios_.emplace(key, std::move(scenario)).first->second;
+        const auto found = resolved_.find(key);
+        if (found != resolved_.end()) return found->second;
+        ResolvedCommunicator resolved = resolve_for_(*kind.stream, kind.comm);
+        for (const std::string& assumption : resolved.assumptions) assume(assumption);
+        return resolved_.emplace(key, std::move(resolved)).first->second;
     }
 
     void replaced(const Kind& kind, ClassifiedCalls& classified) {
@@ -219,9 +223,9 @@ private:
         return std::nullopt;
     }
 
-    const std::function<Scenario(const CallStream&, const RecordedCommunicator&)>& scenario_for_;
+    const std::function<ResolvedCommunicator(const CallStream&, const RecordedCommunicator&)>& resolve_for_;
     std::vector<std::string>& assumptions_;
-    std::map<std::pair<const CallStream*, int>, Scenario> scenarios_;
+    std::map<std::pair<const CallStream*, int>, ResolvedCommunicator> resolved_;
 };
 
 /// All that can change a call's class, as text.
@@ -291,10 +295,10 @@ bool depends(OrderClass order_class) { return order_class >= OrderClass::count_d
 
 std::vector<ClassifiedCalls> classify_calls(
     std::span<const CallStream> streams,
-    const std::function<Scenario(const CallStream&, const RecordedCommunicator&)>& scenario_for,
+    const std::function<ResolvedCommunicator(const CallStream&, const RecordedCommunicator&)>& resolve_for,
     std::vector<std::string>& assumptions) {
     const std::vector<Kind> kinds = kinds_of(streams);
-    CallClassifier classify(scenario_for, assumptions);
+    CallClassifier classify(resolve_for, assumptions);
     std::vector<ClassifiedCalls> classified;
     for (const Kind& kind : kinds) classified.push_back(classify.classify(kind, kinds));
     std::stable_sort(classified.begin(), classified.end(), [](const ClassifiedCalls& a, const ClassifiedCalls& b) {

@@ -40,12 +40,12 @@ struct ClassifiedCalls {
     std::string why{};
 };
 
-/// Classifies the calls of all streams: the worst class first, in it the most frequent calls first. `scenario_for`
+/// Classifies the calls of all streams: the worst class first, in it the most frequent calls first. `resolve_for`
 /// describes a communicator. Where it leaves algorithm or protocol open and gives no machine, Ring and Simple are
-/// assumed; `assumptions` lists this and all that the scenarios assume.
+/// assumed; `assumptions` lists this and all that the communicators assume.
 [[nodiscard]] std::vector<ClassifiedCalls> classify_calls(
     std::span<const CallStream> streams,
-    const std::function<ResolvedCommunicator(const CallStream&, const RecordedCommunicator&)>& scenario_for,
+    const std::function<ResolvedCommunicator(const CallStream&, const RecordedCommunicator&)>& resolve_for,
     std::vector<std::string>& assumptions);
 
 }  // namespace samesum

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 
 namespace samesum {
 
@@ -61,8 +62,8 @@ OrderChanges order_changes(const Plan& before, const Plan& after, std::uint64_t 
         throw UsageError("only one of the two calls is a reduce_scatter; expected both or neither");
     const std::uint64_t old_count = before.task.call.count, new_count = after.task.call.count;
     if (offset >= new_count && old_count > 0)
-        throw UsageError(
-            fmt::format("--offset {}: expected less than {}, the elements of the second call", offset, new_count));
+        throw UsageError(fmt::format("{} {}: expected less than {}, the elements of the second call",
+                                     input_name("offset"), offset, new_count));
     const std::uint64_t common = std::min(old_count, new_count - offset);
 
     OrderChanges found{.compared = common * blocks};

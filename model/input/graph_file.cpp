@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 #include "model/support/numbers.hpp"
 
 namespace samesum {
@@ -256,8 +257,8 @@ GraphFile parse_graph_file(std::string_view text, const std::string& file) {
 
 Communicator communicator_from_graph(const GraphFile& graph, int nodes, int ranks_per_node) {
     if (ranks_per_node != graph.gpus)
-        throw UsageError(fmt::format("--ranks-per-node {}: expected {}, the GPUs that {} lists", ranks_per_node,
-                                     graph.gpus, graph.file));
+        throw UsageError(fmt::format("{} {}: expected {}, the GPUs that {} lists", input_name("ranks-per-node"),
+                                     ranks_per_node, graph.gpus, graph.file));
     if (nodes < 1 || nodes > (1 << 20) / ranks_per_node)
         throw UsageError(fmt::format("{} nodes of {} ranks: expected 1 to {} nodes", nodes, ranks_per_node,
                                      (1 << 20) / ranks_per_node));
@@ -311,12 +312,12 @@ std::vector<std::string> graph_assumptions(const GraphFile& graph, int nodes) {
         const std::size_t searched = searched_channels(graph);
         if (nodes > 1 && ring->speed.bw_intra > 45 && 2 * searched < 16)
             result.push_back(fmt::format(
-                "{} channels, as before Hopper; sm_90 and later double them (NCCL's log: 'coll channels'; --channels)",
-                2 * searched));
+                "{} channels, as before Hopper; sm_90 and later double them (NCCL's log: 'coll channels'; {})",
+                2 * searched, input_name("channels")));
         else
             result.push_back(
-                fmt::format("{} channels: each of the {} in the file twice (NCCL's log: 'coll channels'; --channels)",
-                            2 * searched, searched));
+                fmt::format("{} channels: each of the {} in the file twice (NCCL's log: 'coll channels'; {})",
+                            2 * searched, searched, input_name("channels")));
     }
     return result;
 }

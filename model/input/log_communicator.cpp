@@ -17,14 +17,17 @@
 
 #include "model/nccl/settings.hpp"
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 #include "model/support/numbers.hpp"
 
 namespace samesum {
 namespace {
 
-constexpr std::string_view every_rank =
-    "give the log of every rank (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,TUNING,COLL, "
-    "NCCL_DEBUG_FILE=nccl.%h.%p) or --graph";
+std::string every_rank() {
+    return "give the log of every rank (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,TUNING,COLL, "
+           "NCCL_DEBUG_FILE=nccl.%h.%p) or " +
+           input_name("graph");
+}
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
@@ -242,7 +245,8 @@ public:
         if (!comm_.ring_graph || !comm_.tree_graph)
             comm_.missing.emplace_back(
                 "the speeds of the search graphs, which NCCL's cost model needs: add GRAPH to NCCL_DEBUG_SUBSYS, or "
-                "give --machine");
+                "give " +
+                input_name("machine"));
         return std::move(comm_);
     }
 
@@ -330,7 +334,8 @@ void Assembly::find_version() {
     else if (versions_.size() > 1)
         comm_.contradictions.emplace_back("several NCCL versions are in use; cut the log to one job");
     if (!comm_.version)
-        comm_.missing.emplace_back("the NCCL version: keep the line 'NCCL version 2.x.y', or give --nccl-version");
+        comm_.missing.emplace_back("the NCCL version: keep the line 'NCCL version 2.x.y', or give " +
+                                   input_name("nccl-version"));
     if (log_.rccl) comm_.contradictions.emplace_back("this is a log of RCCL; only NCCL is modelled");
 }
 
@@ -443,13 +448,13 @@ void Assembly::report_open_links() {
             cut ? "rank 0's 'Channel' lines are cut at 127 characters, and 'Ring' lines of some ranks are missing"
             : logged_.count(0) == 0 ? "rank 0, which prints them, is not in the log"
                                     : "rank 0's 'Channel' lines are missing",
-            every_rank));
+            every_rank()));
     }
     const bool cut = std::any_of(ranks_.begin(), ranks_.end(), [](const RankLog* rank) { return rank->trees_cut; });
     for (const auto& [without, channels] : open_trees_)
         comm_.missing.push_back(fmt::format("tree links of ranks {} on channels {}{}; {}", listed(without),
                                             listed(channels), cut ? " ('Trees' lines are cut at 1023 characters)" : "",
-                                            every_rank));
+                                            every_rank()));
 }
 
 /// Empty where one of the ranks' hosts is not known.
@@ -486,7 +491,7 @@ void Assembly::find_nodes() {
         comm_.assumptions.push_back(fmt::format(
             "{} consecutive ranks share a node (to verify: the log of every rank, with its host name)", local_ranks_));
     } else {
-        comm_.missing.push_back(fmt::format("which ranks share a node; {}", every_rank));
+        comm_.missing.push_back(fmt::format("which ranks share a node; {}", every_rank()));
     }
 }
 
@@ -547,10 +552,10 @@ Communicator LogCommunicator::communicator(std::optional<NcclVersion> as_if,
     if (ranks == 0 || !rings_known || node_of.empty())
         refuse(fmt::format("the log does not say: {}", missing.empty() ? "its rings" : missing.front()));
     const std::optional<NcclVersion> release = as_if ? as_if : version;
-    if (!release) refuse("the log does not say its NCCL version; give --nccl-version");
+    if (!release) refuse("the log does not say its NCCL version; give " + input_name("nccl-version"));
     if (*release < NcclVersion{2, 27, 0} || *release >= NcclVersion{2, 31, 0})
-        refuse(fmt::format("NCCL {} is not modelled; expected 2.27 to 2.30 (--nccl-version answers as if)",
-                           samesum::str(*release)));
+        refuse(fmt::format("NCCL {} is not modelled; expected 2.27 to 2.30 ({} answers as if)", samesum::str(*release),
+                           input_name("nccl-version")));
 
     std::vector<Channel> links;
     for (std::size_t c = 0; c < rings.size(); ++c) {

@@ -13,6 +13,7 @@
 
 #include "model/input/log_ranks.hpp"
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 
 namespace samesum {
 namespace {
@@ -100,8 +101,8 @@ const LogCommunicator& NcclLog::communicator(std::string_view pick) const {
     const auto as_large = std::count_if(communicators.begin(), communicators.end(),
                                         [&](const auto& comm) { return comm.ranks == max->ranks; });
     if (as_large > 1)
-        throw UsageError(fmt::format("{}: {} communicators; expected --communicator with one of: {}", file,
-                                     communicators.size(), list));
+        throw UsageError(fmt::format("{}: {} communicators; expected {} with one of: {}", file, communicators.size(),
+                                     input_name("communicator"), list));
     return *max;
 }
 
