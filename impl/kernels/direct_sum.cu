@@ -105,6 +105,8 @@ public:
                         has_flag_ ? flag
                                   : load_word<Stored, aligned>(from + u * round_data + 8, left - u * round_data - 8)};
             }
+            // The loads may have parted the lanes; a line's eight lanes must store together.
+            __syncwarp();
 #pragma unroll
             for (int k = 0; k < in_flight; ++k) {
                 to = successor(to);
@@ -125,9 +127,8 @@ public:
         int from = sum_.first;
         for (int added = 0; added < slots_.ranks; added += in_flight) {
             Share shares[in_flight][rounds];
-            bool late = true;
-            for (int turn = 0; late; ++turn) {
-                late = false;
+            const auto load = [&] {
+                bool late = false;
                 int rank = from;
 #pragma unroll
                 for (int k = 0; k < in_flight; ++k) {
@@ -139,9 +140,13 @@ public:
                     }
                     rank = successor(rank);
                 }
-                late = __any_sync(~0u, late);
-                if (late && turn % 1024 == 1023 && out_of_time()) return false;
-            }
+                return __any_sync(~0u, late) != 0;
+            };
+            for (int turn = 0; load(); ++turn)
+                if (turn % 1024 == 1023 && out_of_time()) return false;
+            // A line arrives as a whole, but nothing says that eight lanes load it as a whole: what was loaded before
+            // the flag was seen may be older. NCCL loads again, too (2.28.9, device/prims_ll128.h).
+            (void)load();
 #pragma unroll
             for (int k = 0; k < in_flight; ++k) {
                 if (added + k >= slots_.ranks) break;
@@ -183,11 +188,11 @@ private:
     static __device__ void accumulate(typename Rule::WordSum& sum, std::uint64_t word, bool is_first) {
         is_first ? Rule::first_word(sum, word) : Rule::add_word(sum, word);
     }
-    /// A timeout is an error instead of a hung GPU; one warp's timeout ends all.
+    /// A timeout is an error instead of a hung GPU; one warp's timeout ends all. The same answer on all lanes.
     __device__ bool out_of_time() {
         if (began_ == 0) began_ = nanoseconds_now();
         if (nanoseconds_now() - began_ > slots_.timeout_ns) *slots_.expired = 1;
-        return *static_cast<volatile std::uint32_t*>(slots_.expired) != 0;
+        return __any_sync(~0u, *static_cast<volatile std::uint32_t*>(slots_.expired) != 0) != 0;
     }
 
     const ReceiveSlots& slots_;

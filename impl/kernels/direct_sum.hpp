@@ -46,7 +46,7 @@ struct ReceiveSlots {
     int rank = 0;
     int ranks = 0;
     int blocks = 0;             ///< at most; the same on all ranks. Those of all ranks on one GPU must fit on it
-    bool early_launch = false;  ///< sm_90 and later
+    bool early_launch = false;  ///< sm_90 and later, no other rank on the GPU
 };
 [[nodiscard]] constexpr std::size_t inbox_bytes(int ranks, int blocks) {
     return static_cast<std::size_t>(blocks) * direct::warps * direct::depth * static_cast<std::size_t>(ranks) *

@@ -17,8 +17,8 @@ struct PeerTopology {
     int ranks_on_gpu = 1;     ///< of the GPU with most ranks
     int multiprocessors = 0;  ///< of the GPU with fewest
 };
-/// Collective. Throws UsageError where ranks cannot write each other's memory: on different hosts, two in one process,
-/// on GPUs without NVLink between them.
+/// Collective. Throws UsageError, on all ranks, where ranks cannot write each other's memory: on different hosts, two
+/// in one process, on GPUs without NVLink between them.
 [[nodiscard]] PeerTopology discover_peers(const Communicator& comm);
 
 /// Can direct_ordered run here? The same answer on all ranks. Collective.
@@ -52,8 +52,10 @@ private:
 /// collective. Serves the calls of one stream, which may be captured; each further stream needs its own PeerMemory.
 class PeerMemory {
 public:
-    /// Throws what discover_peers() throws.
-    explicit PeerMemory(const Communicator& comm, double timeout_s = 10);
+    /// `job`: a communicator of all ranks that may share this rank's GPU, where `comm` holds a part of them; collective
+    /// on it, too. Throws what discover_peers() throws, and Inconclusive where a rank cannot map another's memory; the
+    /// same on all ranks.
+    explicit PeerMemory(const Communicator& comm, double timeout_s = 10, const Communicator* job = nullptr);
 
     [[nodiscard]] const ReceiveSlots& receive_slots() const { return receive_slots_; }
     /// Waits for the device. Throws Inconclusive when a kernel's wait for a peer timed out; the receive slots cannot be
@@ -62,7 +64,8 @@ public:
     void close() { inboxes_.close(); }
 
 private:
-    PeerMemory(const Communicator& comm, double timeout_s, int blocks);
+    PeerMemory(const Communicator& comm, double timeout_s, const PeerTopology& topology);
+    PeerMemory(const Communicator& comm, double timeout_s, const PeerTopology& topology, int blocks);
 
     int rank_;
     PeerMappedBuffer inboxes_;

@@ -302,7 +302,7 @@ private:
         }
         if (!node_) {
             node_ = std::make_unique<Communicator>(*comm_, context_.rank() / request.ranks_per_node);
-            node_peers_ = std::make_unique<PeerMemory>(*node_);
+            node_peers_ = std::make_unique<PeerMemory>(*node_, 10, comm_.get());
         }
         return node_peers_.get();
     }

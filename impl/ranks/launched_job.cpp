@@ -6,11 +6,12 @@
 
 #include "impl/ranks/gpu_worker.hpp"
 #include "impl/ranks/remote_rank.hpp"
+#include "model/support/host.hpp"
 
 namespace samesum::gpu {
 
 LaunchedJob::LaunchedJob(const Launch& launch) : launch_(launch), members_(static_cast<std::size_t>(launch.ranks)) {
-    members_.front().host = this_host();
+    members_.front().host = host_identity();
     members_.front().local_rank = launch.local_rank;
     try {
         gather_members(launch_, members_);

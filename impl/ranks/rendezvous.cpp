@@ -23,6 +23,7 @@
 #include "impl/ranks/shared_memory.hpp"
 #include "model/support/error.hpp"
 #include "model/support/hash.hpp"
+#include "model/support/host.hpp"
 #include "model/support/program.hpp"
 #include "model/support/progress.hpp"
 
@@ -276,18 +277,11 @@ Hello hello_of(const Launch& launch) {
     hello.rank = launch.rank;
     hello.ranks = launch.ranks;
     hello.local_rank = launch.local_rank;
-    put_text(hello.host, this_host());
+    put_text(hello.host, host_identity());
     return hello;
 }
 
 }  // namespace
-
-std::string this_host() {
-    // NCCL tells hosts apart by the same two (misc/utils.cc, getHostHash).
-    std::array<char, HOST_NAME_MAX + 1> name{};
-    ::gethostname(name.data(), name.size() - 1);
-    return fmt::format("{} {}", name.data(), boot_id());
-}
 
 void gather_members(const Launch& launch, std::vector<JobMember>& members) { Gathering(launch, members).run(); }
 

@@ -21,9 +21,6 @@ struct JobMember {
     [[nodiscard]] std::string host_name() const { return host.substr(0, host.find(' ')); }
 };
 
-/// This host as JobMember::host writes it.
-[[nodiscard]] std::string this_host();
-
 /// Rank 0's side: listens until all other ranks of the job have joined, and fills `members`, which has an entry for
 /// each rank. A caller that does not name this job is turned away. Throws Inconclusive naming the ranks that did not
 /// join, UsageError naming one with another version of samesum or another number of ranks.

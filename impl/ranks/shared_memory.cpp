@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "model/support/error.hpp"
+#include "model/support/host.hpp"
 #include "model/support/numbers.hpp"
 #include "model/support/text.hpp"
 
@@ -35,12 +36,6 @@ std::span<std::byte> map_file(int file, std::size_t bytes) {
 }
 
 }  // namespace
-
-std::string boot_id() {
-    std::string id;
-    std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-    return id.empty() ? "-" : id;
-}
 
 SharedMemory::SharedMemory(std::size_t bytes) : file_(::memfd_create("samesum-memory", MFD_CLOEXEC)) {
     if (file_ < 0 || ::ftruncate(file_, static_cast<off_t>(bytes)) != 0) system_error("memory shared by the ranks");

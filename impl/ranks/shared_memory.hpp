@@ -32,7 +32,4 @@ private:
     std::span<std::byte> bytes_;
 };
 
-/// Names the host's current boot; "-" where the kernel does not say.
-[[nodiscard]] std::string boot_id();
-
 }  // namespace samesum::gpu
