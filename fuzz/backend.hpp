@@ -81,7 +81,7 @@ public:
     virtual void forget_results() {}
     [[nodiscard]] virtual ShrinkLimits shrink_limits() const { return {}; }
     /// What NCCL logged about the last call; may be empty.
-    [[nodiscard]] virtual std::string said() const { return {}; }
+    [[nodiscard]] virtual std::string nccl_log() const { return {}; }
     /// Flags that a replay needs.
     [[nodiscard]] virtual std::string flags() const { return {}; }
 };

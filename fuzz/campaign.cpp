@@ -112,7 +112,7 @@ Case case_on_ranks(const Property& property, std::uint64_t seed, std::uint64_t i
     for (std::uint64_t redraw = 0;; ++redraw) {
         const rc::Random a(rc::Random::Key{seed, fnv1a(property.name), first, 1 + (redraw << 32)});
         const rc::Random b(rc::Random::Key{seed, fnv1a(property.name), index, 2 + attempt + (redraw << 32)});
-        // Properties that do not share a side draw each case anew.
+        // Properties that do not share a side draw each case independently.
         Case c = draw_case(property, property.shares_side ? Draw(a, b, static_cast<int>(1 + first % 100), &limits)
                                                           : Draw(b, static_cast<int>(1 + index % 100), &limits));
         if (!property.of_orders || redraw == redraws || is_order_sensitive(c)) return c;
@@ -138,13 +138,13 @@ std::vector<Tally> run_campaign(const CampaignOptions& options) {
     const std::size_t setups = backends.front()->setups();
     ensure(setups == 0 || options.jobs == 1, "real ranks are asked by one thread");
     int failures_in_a_row = 0;
-    std::size_t closed = 0;  // worlds in a row that could not be opened
+    std::size_t closed = 0;  // setups in a row that could not be opened
     std::string given_up;
     // Rounds, so that every property has had its turn when time runs out.
     for (std::uint64_t first = 0; first < max; first += round_cases) {
         Limits limits = options.limits;
         if (setups > 0) {
-            // A round for each world in turn.
+            // A round for each setup in turn.
             limits.setup = backends.front()->open_setup(first / round_cases % setups);
             if (!limits.setup && ++closed < setups) continue;
             if (!limits.setup) break;

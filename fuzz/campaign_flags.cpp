@@ -133,7 +133,7 @@ std::shared_ptr<Backend> live_backend(const Options& options, const Limits& limi
 std::shared_ptr<Backend> chosen_plugin(const Options& options, Limits& limits) {
     const auto file = options.find<std::string>("plugin");
     if (!file) throw UsageError("--backend plugin needs --plugin FILE, a shared library with a samesum_sum");
-    // A library knows one format, and is compared with the order that it is said to have.
+    // A library has one format and is compared with the order that it claims to have.
     if (limits.schemes.empty()) limits.schemes = {Scheme::gather_ordered};
     if (limits.formats.empty()) limits.formats = {Format::float32};
     if (limits.ranks.empty()) limits.ranks = {2, 4, 8};

@@ -79,7 +79,7 @@ struct Side {
     NcclVersion nccl{};                ///< whose rules hold
     int threads = 0;                   ///< of a channel where the protocol is the side's; 0: NCCL's usual number
     LaunchMode launch_mode{};
-    std::vector<int> contributors;      ///< seats[i] contributes x[i], other ranks -0; empty: rank i contributes x[i]
+    std::vector<int> contributors;      ///< the rank of each x[i], other ranks hold -0; empty: rank i holds x[i]
     std::optional<ReductionTree> tree;  ///< of Maker::tree only, which ignores the fields above
 
     [[nodiscard]] int ranks() const { return static_cast<int>(sizes.size()); }

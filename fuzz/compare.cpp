@@ -34,7 +34,7 @@ Comparison compare(const Case& c, Backend& backend) {
     Comparison result;
     result.column = c.column;
     result.a = row_of(c, c.a, backend);
-    // What is the same call is made twice.
+    // If the sides are equal, the call is made twice.
     if (c.a == c.b) backend.forget_results();
     result.b = row_of(c, c.b, backend);
     ensure(result.a.size() == c.hidden && result.b.size() == c.hidden, "a row has hidden elements");

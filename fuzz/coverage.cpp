@@ -1,4 +1,4 @@
-// Labels are of what a case really is, not of what its generator meant; combinations are of the call as planned.
+// Labels describe the case itself, not the generator's intention; combinations describe the planned call.
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/coverage.hpp"
 
@@ -16,7 +16,7 @@ namespace {
 
 void label_data(const Case& c, std::vector<std::string_view>& labels) {
     const FormatTraits& t = traits(c.format);
-    // What the partials really are, not what the generator meant them to be.
+    // From the partials themselves, not from the generator's intention.
     bool nan = false, infinite = false, subnormal = false, negative_zero = false, largest = false, cancels = false;
     std::size_t zeros = 0;
     int min = 1 << t.exponent_bits, max = 0;

@@ -124,7 +124,7 @@ Ring plain_ring(int ranks) {
     return ring;
 }
 
-/// Calls visit(vector) for each vector of so many counts below their bounds.
+/// Calls visit() for each vector of values from 0 to bound - 1.
 template <class Visitor>
 void for_each_vector(std::vector<int>& values, int bound, Visitor counter) {
     std::fill(values.begin(), values.end(), 0);

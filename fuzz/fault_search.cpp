@@ -55,7 +55,7 @@ std::vector<FaultSearch> search_faults_of_ranks(Backend& backend, std::uint64_t 
                 if (index > 100 * max_cases) break;
             } catch (const Refused&) {
             } catch (const Inconclusive& reason) {
-                // Ranks may die of anything; wrong bits alone are a catch.
+                // Ranks may die for any reason; only wrong bits count as caught.
                 fmt::print(stderr, "samesum fuzz: {}: {}\n", fault.name, reason.what());
                 if (++failures >= max_failures_in_a_row) break;
             }

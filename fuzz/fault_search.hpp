@@ -22,7 +22,7 @@ struct FaultSearch {
 };
 /// Searches for every planted fault with its property. The first cases of a campaign must catch it.
 [[nodiscard]] std::vector<FaultSearch> search_faults(std::uint64_t seed, std::uint64_t max_cases);
-/// The same for faults_of_ranks(), on real ranks. Throws UsageError in builds that make none.
+/// The same for faults_of_ranks(), on real ranks. Throws UsageError in builds without them.
 [[nodiscard]] std::vector<FaultSearch> search_faults_of_ranks(Backend& backend, std::uint64_t seed,
                                                               std::uint64_t max_cases);
 

@@ -1,4 +1,4 @@
-// A fault is a model whose request, order, leaves or additions somebody tampered with.
+// A planted fault changes the request, the order, the leaves or the additions of the model.
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/faults.hpp"
 
@@ -13,7 +13,7 @@
 namespace samesum::fuzz {
 namespace {
 
-/// What a fault may change on the way from a request to a row; absent members leave things as they are.
+/// What a fault can change between a request and its row; an empty member changes nothing.
 struct FaultHooks {
     std::function<void(Request&, std::uint64_t& row)> request{};
     std::function<ReductionTree(ReductionTree, const Order&, const Request&, std::uint64_t row)> tree{};
@@ -29,7 +29,7 @@ public:
 
     std::string description() const override { return "model with a planted fault"; }
     std::vector<Bits> combine(const Request&, std::span<const std::vector<Bits>>) override {
-        throw std::logic_error("planted faults make rows only");
+        throw std::logic_error("planted faults only make rows");
     }
     std::vector<Bits> combine_row(const Request& asked, const Partials& partials, std::uint64_t row) override {
         Request request = asked;
@@ -71,7 +71,7 @@ Fault fault(std::string_view name, std::string_view sentence, std::string_view p
 bool to_root(Scheme scheme) { return scheme == Scheme::fixed_root || scheme == Scheme::reduce_broadcast; }
 
 /// Rounds toward zero: the nearest-even sum, one pattern closer to zero when it is farther out than the exact one.
-/// Doubles hold sums of all formats but float64's exactly enough to tell.
+/// Doubles are precise enough to compare sums of all formats except float64.
 Bits toward_zero(Format format, Bits left, Bits right) {
     const Bits sum = HopArithmetic(format).add(left, right);
     if (format == Format::float64 || !is_finite(format, sum) || is_zero(format, sum)) return sum;

@@ -109,7 +109,7 @@ Case smallest_differing(const rc::Shrinkable<Case>& found, Backend& backend, boo
     std::size_t tries = 0;
     const auto differs = [&](const Case& c) {
         try {
-            // The differing column stays the case's own, so that x stays what makes the difference.
+            // The differing column stays the case's own, so that x remains the cause of the difference.
             const Comparison result = compare(c, backend);
             return result.a[c.column] != result.b[c.column];
         } catch (const Inconclusive&) {
@@ -191,8 +191,8 @@ Finding investigate(const rc::Shrinkable<Case>& found, Backend& backend, std::op
     for (const auto& [side, letter] : {std::pair{&c.a, 'a'}, std::pair{&c.b, 'b'}}) {
         backend.forget_results();
         static_cast<void>(row_of(c, *side, backend));
-        if (const std::string said = backend.said(); !said.empty() && side->maker == Maker::combine)
-            finding.text += fmt::format("\n{}: NCCL said: {}", letter, said);
+        if (const std::string log = backend.nccl_log(); !log.empty() && side->maker == Maker::combine)
+            finding.text += fmt::format("\n{}: NCCL logged: {}", letter, log);
     }
     return finding;
 }

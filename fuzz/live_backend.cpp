@@ -186,7 +186,7 @@ void LiveBackend::run(const gpu::CombineRun& run) {
             (void)ranks_->combine(first);
             ++calls_;
         }
-        said_ = ranks_->combine(run);
+        nccl_log_ = ranks_->combine(run);
         ++calls_;
         warm_.insert(run.scheme);
     } catch (const gpu::Refusal& refusal) {

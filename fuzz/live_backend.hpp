@@ -26,7 +26,7 @@ public:
 
     /// "NCCL 2.28.9, 1 x NVIDIA H200 sm_90".
     [[nodiscard]] virtual std::string description() const = 0;
-    /// A communicator of world.ranks ranks with these settings, as described by NCCL; closes the old one.
+    /// A communicator of setup.ranks ranks with these settings, as described by NCCL; closes the old one.
     /// Throws Inconclusive.
     [[nodiscard]] virtual Communicator open(const CommunicatorSetup& setup) = 0;
     /// The buffer of this many bytes for rank `rank`'s partials; stays in place while `bytes` is the same.
@@ -51,7 +51,7 @@ struct LiveOptions {
 /// results, so that two cases with a common side need three calls.
 class LiveBackend : public Backend {
 public:
-    /// `worlds` in the order in which open_setup() numbers them. `flags`: of a replay.
+    /// `setups` in the order in which open_setup() numbers them. `flags`: of a replay.
     LiveBackend(std::unique_ptr<Ranks> ranks, std::vector<CommunicatorSetup> setups, std::string flags,
                 std::string fault = "none");
 
@@ -67,7 +67,7 @@ public:
     void plant(std::string_view fault) override;
     void forget_results() override { cached_rows_.clear(); }
     [[nodiscard]] ShrinkLimits shrink_limits() const override { return {.tries = 2000, .seconds = 60}; }
-    [[nodiscard]] std::string said() const override { return said_; }
+    [[nodiscard]] std::string nccl_log() const override { return nccl_log_; }
     [[nodiscard]] std::string flags() const override { return flags_; }
 
     /// Number of calls made, and of communicators opened.
@@ -99,10 +99,10 @@ private:
 
     std::unique_ptr<Ranks> ranks_;
     std::vector<CommunicatorSetup> setups_;
-    std::string flags_, fault_, said_;
+    std::string flags_, fault_, nccl_log_;
     std::shared_ptr<const CommunicatorSetup> open_;
-    std::vector<std::string> closed_;  ///< by world: why it cannot be opened
-    std::set<std::string> announced_;  ///< worlds whose opening was reported on stderr
+    std::vector<std::string> closed_;  ///< by setup: why it cannot be opened
+    std::set<std::string> announced_;  ///< setups whose opening was reported on stderr
     std::set<Scheme> warm_;            ///< schemes that have run on the open communicator
     std::vector<Filler> fillers_;
     std::optional<Partials> written_;  ///< what the inputs hold

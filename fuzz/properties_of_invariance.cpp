@@ -10,7 +10,8 @@ namespace {
 /// Why the sides are not combines on one communicator with the same settings; empty when they are.
 std::string not_one_communicator(const Case& c) {
     if (c.a.maker != Maker::combine || c.b.maker != Maker::combine) return "both sides are combines";
-    if (!c.a.contributors.empty() || !c.b.contributors.empty()) return "rank i contributes x[i]; no seats";
+    if (!c.a.contributors.empty() || !c.b.contributors.empty())
+        return "rank i contributes x[i]: expected no contributors";
     if (c.a.rings != c.b.rings || c.a.root != c.b.root || c.a.algorithm != c.b.algorithm ||
         c.a.protocol != c.b.protocol || c.a.ranks_per_node != c.b.ranks_per_node || c.a.nccl != c.b.nccl ||
         c.a.threads != c.b.threads)

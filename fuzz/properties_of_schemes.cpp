@@ -121,7 +121,8 @@ Property ordered_agree() {
             !is_ordered(c.b.scheme))
             return "both sides are ordered schemes";
         if (c.a.accumulation != c.b.accumulation) return "both sides round alike";
-        if (!c.a.contributors.empty() || !c.b.contributors.empty()) return "rank i contributes x[i]; no seats";
+        if (!c.a.contributors.empty() || !c.b.contributors.empty())
+            return "rank i contributes x[i]: expected no contributors";
         return {};
     };
     return property;

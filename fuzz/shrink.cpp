@@ -1,4 +1,4 @@
-// What makes a case simpler, the boldest steps first: fewer ranks, then plainer settings, then plainer numbers.
+// The largest steps first: fewer ranks, then plainer settings, then plainer numbers.
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/shrink.hpp"
 
@@ -16,8 +16,8 @@ namespace {
 
 bool has_call(const Side& side) { return side.maker != Maker::tree; }
 
-/// The side without rank r, whose rows go to `heir`, or to nobody when that is r itself. Nothing where the token would
-/// be lost or r contributes from a seat.
+/// The side without rank r, whose rows go to `heir`; if that is r itself, they are dropped. Nothing if the token would
+/// be lost or r is a contributor.
 std::optional<Side> without_rank(const Side& side, int r, int heir) {
     Side less = side;
     const auto place = [](int rank) { return static_cast<std::size_t>(rank); };
@@ -65,7 +65,7 @@ std::size_t complexity(Format format, std::span<const Bits> x) {
     return sum;
 }
 
-/// M, -M and 1 on the leaves that the two sides' orders bracket differently, where that is simpler than what is there.
+/// M, -M and 1 on the leaves that the two sides' orders bracket differently, if that is simpler than the present x.
 std::optional<Case> with_witness(const Case& c) {
     if (!c.a.contributors.empty() || !c.b.contributors.empty() || c.a.sizes.size() != c.b.sizes.size())
         return std::nullopt;
@@ -126,7 +126,7 @@ void simplify_side(const Case& c, Side Case::*which, std::vector<Case>& found) {
                 with_size(place, less, side.row - (size - less));
             } else {
                 if (side.row - first < less) with_size(place, less, side.row);
-                // The rows before the token go.
+                // Drops the rows before the token.
                 if (side.row - first >= size - less) with_size(place, less, side.row - (size - less));
             }
         }
@@ -194,7 +194,7 @@ void Shrinks::fewer_ranks() {
     if (same_ranks && c.a.ranks() > 1)
         for (int r = c.a.ranks() - 1; r >= 0; --r)
             for (int heir = c.a.ranks() - 1; heir >= 0; --heir) {
-                // Among many ranks the next one inherits; among few each one is tried.
+                // With many ranks only a neighbour inherits; with few, each one is tried.
                 if (c.a.ranks() > 5 && heir != r && heir != (r > 0 ? r - 1 : 1)) continue;
                 for (const bool a_inherits : {false, true})
                     for (const bool b_inherits : {false, true}) {
@@ -308,7 +308,7 @@ void Shrinks::plainer_settings() {
         Case simple = c;
         simple.a.root = simple.b.root = 0;
         offer(simple);
-        // The same with the names of two ranks exchanged, so that each keeps its place on the rings.
+        // The same with two ranks renumbered, so that each keeps its place on the rings.
         if (same_ranks && c.a.contributors.empty()) {
             for (Side* side : {&simple.a, &simple.b}) {
                 std::vector<Ring> rings = side->rings.copy();
@@ -338,7 +338,7 @@ void Shrinks::plainer_settings() {
 }
 
 void Shrinks::smaller_routing() {
-    // Both sides have one routing: it shrinks as one.
+    // A routing that both sides share is shrunk on both.
     if (c.a.sizes == c.b.sizes) {
         std::vector<Case> of_a;
         simplify_side(c, &Case::a, of_a);
@@ -365,7 +365,7 @@ void Shrinks::plainer_values() {
             simple.x[i] = plain[k];
             offer(std::move(simple));
         }
-    // Fewer set bits in the fraction, where no plain value will do.
+    // Fewer set bits in the fraction, for values that are not plain.
     for (std::size_t i = 0; i < c.x.size(); ++i) {
         const FormatTraits& t = traits(c.format);
         const Bits fraction = c.x[i] & ((Bits{1} << t.fraction_bits) - 1);

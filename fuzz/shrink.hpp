@@ -8,7 +8,7 @@
 
 namespace samesum::fuzz {
 
-/// Cases that are simpler in one respect each, the boldest steps first. None is more complicated, so that shrinking
+/// Cases that are simpler in one respect each, the largest steps first. None is more complicated, so that shrinking
 /// ends.
 [[nodiscard]] std::vector<Case> simpler(const Case& c);
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every parser of users' files and lines under libFuzzer: no crash, no hang, no leak, no invalid input accepted.
-# Usage: libfuzzer_test.sh BUILD_FOLDER [SECONDS [SEED]]     seconds: for all parsers together, two at a time (60); seed: 1
+# Usage: libfuzzer_test.sh BUILD_FOLDER [SECONDS [SEED]]     seconds for all parsers together (60), seed (1)
 # SPDX-License-Identifier: Apache-2.0
 #
 # Exit 77 without clang 16 or later, which has libFuzzer and C++20's source_location; in CI (SAMESUM_STRICT) that is a

@@ -263,7 +263,7 @@ BOOST_AUTO_TEST_CASE(a_wrong_order_is_found_and_made_small) {
     BOOST_TEST(tally.finding->minimal.hidden == 1u);
     BOOST_TEST((tally.finding->minimal.a.launch_mode == LaunchMode{}));
     BOOST_TEST(tally.finding->kind.starts_with("another order"), tally.finding->kind);
-    BOOST_TEST(tally.finding->text.find("a: NCCL said: Reduce: 8 Bytes") != std::string::npos, tally.finding->text);
+    BOOST_TEST(tally.finding->text.find("a: NCCL logged: Reduce: 8 Bytes") != std::string::npos, tally.finding->text);
     BOOST_TEST(!evidence_of(tally, "ranks").as_claimed());
 }
 
@@ -319,13 +319,13 @@ BOOST_AUTO_TEST_CASE(enumerations_are_complete_on_ranks_too) {
 
 BOOST_AUTO_TEST_CASE(ranks_that_die_decide_nothing) {
     Campaign campaign(Wrong::dies);
-    bool said = false;
+    bool reported = false;
     for (const Tally& tally : campaign.run()) {
         BOOST_TEST(!tally.why_undecided.empty());
         BOOST_TEST((tally.finding || evidence_of(tally, "ranks").verdict == Verdict::inconclusive));
-        said |= tally.why_undecided.find("rank 1 died\n  case: ") != std::string::npos;
+        reported |= tally.why_undecided.find("rank 1 died\n  case: ") != std::string::npos;
     }
-    BOOST_TEST(said);
+    BOOST_TEST(reported);
 }
 
 BOOST_AUTO_TEST_CASE(what_nccl_refuses_is_counted) {

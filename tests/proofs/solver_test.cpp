@@ -77,9 +77,9 @@ BOOST_AUTO_TEST_CASE(children) {
 }
 
 BOOST_AUTO_TEST_CASE(executables) {
-    const ProgramResult said = run_executable({"/bin/sh", "-c", "echo said; echo lost >&2; exit 3"}, 10);
-    BOOST_TEST(said.exit_code.value() == 3);
-    BOOST_TEST(said.output == "said\n");
+    const ProgramResult program = run_executable({"/bin/sh", "-c", "echo said; echo lost >&2; exit 3"}, 10);
+    BOOST_TEST(program.exit_code.value() == 3);
+    BOOST_TEST(program.output == "said\n");
     const ProgramResult slow = run_executable({"/bin/sh", "-c", "exec >&-; sleep 20"}, 0.3);
     BOOST_TEST(!slow.exit_code.has_value());
     BOOST_TEST(slow.why == "no end within 0.3 s");
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(executables) {
     BOOST_TEST(missing.why.find("No such file") != std::string::npos);
 }
 
-/// The judge of the translation: what the model adds, the solver must add, on edges and on random patterns.
+/// Checks the translation: the solver's sums equal the model's, on edge cases and on random patterns.
 BOOST_AUTO_TEST_CASE(the_solver_adds_as_the_model_does) {
     for (const Format format : float_formats) {
         const FormatTraits& t = traits(format);
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(the_solver_adds_as_the_model_does) {
         }
         const Query any{arithmetic.definitions() + "(assert " + disjunction(wrong).text + ")", {}};
         BOOST_TEST((check(any, 30).result == SatResult::unsat), name(format) << ": a sum differs");
-        // The same question with one sum spoilt must be noticed.
+        // The same query with one wrong sum must be sat.
         const auto one = [&](Bits bits) { return arithmetic.value(bit_vector(t.width, bits)); };
         wrong.push_back(negation(equal(arithmetic.add(one(t.one()), one(t.one())), one(t.one()))));
         const Query spoilt{arithmetic.definitions() + "(assert " + disjunction(wrong).text + ")", {}};
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(coq_accepts_what_is_proved_and_nothing_else) {
         return;
     }
     BOOST_TEST(refused_by_coq("shape_theorem.v", 120) == "");
-    // A file beside this program comes first: one with a wrong step, and one that takes its theorem for granted.
+    // A file beside this program comes first: one with a wrong step, and one that assumes its theorem.
     const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
     const auto answer = [&](const std::string& text) {
         const std::string file = "coq_test_" + std::to_string(::getpid()) + ".v";
