@@ -181,9 +181,9 @@ Lemmas loops_cover_the_part() {
 
 std::vector<Obligation> claims_of_partition() {
     std::vector<Obligation> claims;
-    std::vector<Statement> planted;
+    std::vector<Statement> mutations;
     const auto add = [&](Obligation claim, const Lemmas& lemmas) {
-        for (Statement& each : lemmas.planted(20)) planted.push_back(std::move(each));
+        for (Statement& each : lemmas.mutations(20)) mutations.push_back(std::move(each));
         claim.assumes_of_nccl = {"deals_are_nccls"};
         claim.statements = lemmas.statements();
         claims.push_back(std::move(claim));
@@ -204,7 +204,7 @@ std::vector<Obligation> claims_of_partition() {
          .sentence = "the chunks of ring all-reduce lie one after another and cover the channel's part",
          .scope = "any count, ranks, chunk, format"},
         loops_cover_the_part());
-    claims.push_back(mutations_are_refuted("model/nccl/channel_split.hpp", std::move(planted)));
+    claims.push_back(mutations_are_refuted("model/nccl/channel_split.hpp", std::move(mutations)));
     return claims;
 }
 

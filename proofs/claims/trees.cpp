@@ -169,9 +169,9 @@ Lemmas pat_reaches_each_distance_once() {
 
 std::vector<Obligation> claims_of_trees() {
     std::vector<Obligation> claims;
-    std::vector<Statement> planted;
+    std::vector<Statement> mutations;
     const auto add = [&](Obligation claim, const Lemmas& lemmas) {
-        for (Statement& each : lemmas.planted(20)) planted.push_back(std::move(each));
+        for (Statement& each : lemmas.mutations(20)) mutations.push_back(std::move(each));
         claim.statements = lemmas.statements();
         claims.push_back(std::move(claim));
     };
@@ -192,7 +192,7 @@ std::vector<Obligation> claims_of_trees() {
          .scope = "1 to 2^31 ranks",
          .assumes_of_nccl = {"trees_are_nccls"}},
         pat_reaches_each_distance_once());
-    claims.push_back(mutations_are_refuted("model/nccl/tree_index.hpp", std::move(planted)));
+    claims.push_back(mutations_are_refuted("model/nccl/tree_index.hpp", std::move(mutations)));
     return claims;
 }
 

@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(a_change_that_matters_to_no_lemma_is_named) {
     const Obligation obligation{.name = "planted",
                                 .sentence = {},
                                 .scope = {},
-                                .statements = Lemma::planted(lemmas, 1000),
+                                .statements = Lemma::mutations(lemmas, 1000),
                                 .settled = Obligation::Settled::by_every_example};
     BOOST_TEST(obligation.statements.size() == 2u);
     const Evidence evidence = discharge(obligation, 10);
