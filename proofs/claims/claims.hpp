@@ -17,7 +17,7 @@ namespace samesum {
 [[nodiscard]] std::vector<Obligation> claims_of_schemes();
 /// What impl's index arithmetic moves where: indexing.cpp.
 [[nodiscard]] std::vector<Obligation> claims_of_indexing();
-/// That NCCL's partition, as the model has it, deals every element once: partition.cpp.
+/// NCCL's partition, as the model has it, gives every element to exactly one channel: partition.cpp.
 [[nodiscard]] std::vector<Obligation> claims_of_partition();
 /// That rings, trees and PAT add each rank once: trees.cpp.
 [[nodiscard]] std::vector<Obligation> claims_of_trees();

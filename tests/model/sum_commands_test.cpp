@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(eval) {
          "0x3f80\n",
          2,
          {},
-         {"line 1", "1 bit patterns; 2 would be right"}},
+         {"line 1", "1 bit patterns: expected 2"}},
         {"no line", "sum eval --dtype bfloat16", "", 2, {}, {"no element on stdin"}},
         {"a tree that leaves out a rank", "sum eval --tree '(0 2)' --values '1 2'", "", 2, {}, {"leaves out a rank"}},
         {"average", "sum eval --dtype bfloat16 --op avg --values '1 2 4' --explain", "", 0, {"= 0x4016"}, {}},
