@@ -23,7 +23,7 @@ BOOST_AUTO_TEST_CASE(invalid_trees_are_rejected_with_the_column) {
         const char* text;
         const char* says;
     };
-    for (const Case& c : {Case{"", "ends too early"}, Case{"(0 1", "ends too early"}, Case{"(0)", "two operands"},
+    for (const Case& c : {Case{"", "is incomplete"}, Case{"(0 1", "is incomplete"}, Case{"(0)", "two operands"},
                           Case{"(0 1 2)", "two operands"}, Case{"0 1", "after the tree"}, Case{"(0 x)", "column 4"},
                           Case{"(0 0)", "added twice"}, Case{"(0 -1)", "column 4"}, Case{")", "two operands"},
                           Case{"(0 99999999999999999999)", "column 4"}}) {
