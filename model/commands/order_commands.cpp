@@ -499,31 +499,35 @@ Exit order_paths(std::span<const std::string> arguments) {
     if (row == 0 || row > (1u << 30)) throw UsageError(fmt::format("--row {}: 1 to 2^30 bytes", row));
     if (max == 0 || max > (1u << 24)) throw UsageError(fmt::format("--rows {}: 1 to 2^24", max));
 
-    struct Range {
+    struct Stretch {
         std::uint64_t first, last;
         std::size_t path;
     };
-    std::vector<Range> rangees;
+    std::vector<Stretch> stretches;
     for (std::uint64_t rows = 1; rows <= max; ++rows) {
         const auto path = custom.path(rows * row);
         if (!path) throw UsageError(fmt::format("{}: no path takes {} rows ({} bytes)", file, rows, rows * row));
-        if (rangees.empty() || rangees.back().path != *path) rangees.push_back({rows, rows, *path});
-        rangees.back().last = rows;
+        if (stretches.empty() || stretches.back().path != *path) stretches.push_back({rows, rows, *path});
+        stretches.back().last = rows;
     }
-    Json json{
-        {"name", custom.name}, {"row_bytes", row}, {"rows", max}, {"rangees", Json::array()}, {"paths", Json::array()}};
+    Json json{{"name", custom.name},
+              {"row_bytes", row},
+              {"rows", max},
+              {"stretches", Json::array()},
+              {"paths", Json::array()}};
     fmt::print("{:>10} {:>10}  path\n", "rows from", "to");
     constexpr std::size_t shown = 24;
-    for (std::size_t i = 0; i < rangees.size(); ++i) {
+    for (std::size_t i = 0; i < stretches.size(); ++i) {
         if (i < shown)
-            fmt::print("{:>10} {:>10}  {}\n", rangees[i].first, rangees[i].last, custom.paths[rangees[i].path].name);
-        json["rangees"].push_back({rangees[i].first, rangees[i].last, custom.paths[rangees[i].path].name});
+            fmt::print("{:>10} {:>10}  {}\n", stretches[i].first, stretches[i].last,
+                       custom.paths[stretches[i].path].name);
+        json["stretches"].push_back({stretches[i].first, stretches[i].last, custom.paths[stretches[i].path].name});
     }
-    if (rangees.size() > shown) fmt::print("{:>10} {} rangees in all\n", "...", rangees.size());
+    if (stretches.size() > shown) fmt::print("{:>10} {} stretches in all\n", "...", stretches.size());
     bool differs = false;
     std::vector<std::size_t> used;
-    for (const Range& range : rangees)
-        if (std::find(used.begin(), used.end(), range.path) == used.end()) used.push_back(range.path);
+    for (const Stretch& stretch : stretches)
+        if (std::find(used.begin(), used.end(), stretch.path) == used.end()) used.push_back(stretch.path);
     fmt::print("\n");
     for (const std::size_t i : used) {
         const CustomPath& path = custom.paths[i];

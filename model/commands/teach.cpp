@@ -1,4 +1,4 @@
-// samesum teach: shows lessons in a terminal, grades exercises, and writes the lessons as one HTML page.
+// samesum teach: the lessons in a terminal, their exercises checked, and all of it as one page.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <termios.h>
@@ -11,7 +11,6 @@
 #include "model/commands/commands.hpp"
 #include "model/support/files.hpp"
 #include "model/support/options.hpp"
-#include "model/support/output.hpp"
 #include "model/support/progress.hpp"
 #include "model/support/text.hpp"
 #include "model/teach/lessons.hpp"
@@ -58,7 +57,7 @@ std::string indented(std::string_view text) {
     return result;
 }
 
-/// `first` precedes the first paragraph, or is a line above a leading figure.
+/// `first` stands before the first paragraph, or above a figure that comes first.
 std::string as_text(const std::vector<Passage>& passages, const std::string& first = "") {
     std::string result;
     for (const Passage& each : passages) {
@@ -72,10 +71,10 @@ std::string as_text(const std::vector<Passage>& passages, const std::string& fir
     return result;
 }
 
-/// On a terminal: waits for a key; false if it means to quit.
-bool wait_for_key(std::string_view prompt) {
+/// Waits for a key where somebody sits at a terminal; false when that one wants to leave.
+bool go_on(std::string_view prompt) {
     if (!on_terminal()) return true;
-    fmt::print("[{}; q quits] ", prompt);
+    fmt::print("[{}; q leaves] ", prompt);
     std::fflush(stdout);
     termios before{};
     ::tcgetattr(STDIN_FILENO, &before);
@@ -96,24 +95,22 @@ std::string heading(const std::vector<Lesson>& all, const Lesson& lesson) {
     return colourful(STDOUT_FILENO) ? "\x1b[1m" + line + "\x1b[0m" : line;
 }
 
-/// A lesson up to its question.
-std::string first_part(const std::vector<Lesson>& all, const Lesson& lesson) {
-    return fmt::format("{}\n{}\n{}\n", heading(all, lesson), as_text(lesson.text),
-                       wrapped(lesson.question, "Question: ", ""));
+/// False when the reader has left.
+bool show(const std::vector<Lesson>& all, const Lesson& lesson, bool pauses) {
+    fmt::print("{}\n{}\n{}\n", heading(all, lesson), as_text(lesson.text), wrapped(lesson.question, "Question: ", ""));
+    if (pauses && !go_on("think, then press a key for the answer")) return false;
+    fmt::print("{}\n", as_text(lesson.answer, "Answer: "));
+    fmt::print("Reproduce it:\n\n    {}\n\n", lesson.command);
+    fmt::print("{}\n", wrapped(lesson.exercise.task, "Exercise: ", ""));
+    fmt::print("    samesum teach {} --answer '...'    ({})\n", lesson.name, lesson.exercise.form);
+    return true;
 }
 
-/// The answer, the command and the exercise.
-std::string second_part(const Lesson& lesson) {
-    return fmt::format("{}\nReproduce it:\n\n    {}\n\n{}\n    samesum teach {} --answer '...'    ({})\n",
-                       as_text(lesson.answer, "Answer: "), lesson.command,
-                       wrapped(lesson.exercise.task, "Exercise: ", ""), lesson.name, lesson.exercise.form);
-}
-
-/// Asks until the answer is right or empty.
+/// Asks until the answer is right or the reader has had enough.
 void practise(const Exercise& exercise) {
     std::string answer;
     for (;;) {
-        fmt::print("\nYour answer (Enter quits): ");
+        fmt::print("\nYour answer (Enter leaves): ");
         std::fflush(stdout);
         if (!std::getline(std::cin, answer) || trimmed(answer).empty()) return;
         std::string_view given = trimmed(answer);
@@ -124,7 +121,7 @@ void practise(const Exercise& exercise) {
             fmt::print("{}", wrapped(grade.says, grade.right ? "Right. " : "Not yet. ", ""));
             if (grade.right) return;
         } catch (const UsageError& error) {
-            fmt::print("{}; expected {}\n", error.what(), exercise.form);
+            fmt::print("{}; it takes {}\n", error.what(), exercise.form);
         }
     }
 }
@@ -135,112 +132,116 @@ const Lesson& find(const std::vector<Lesson>& all, std::string_view word) {
         if (word == lesson.name || word == std::to_string(&lesson - all.data() + 1)) return lesson;
         names += (names.empty() ? "" : ", ") + lesson.name;
     }
-    throw UsageError(fmt::format("unknown lesson '{}': expected one of: {}", word, names));
+    throw UsageError(fmt::format("no lesson is called '{}'; one of: {}", word, names));
 }
 
-std::string list_of(const std::vector<Lesson>& all) {
+void print_list(const std::vector<Lesson>& all) {
     std::size_t names = 0, titles = 0;
     for (const Lesson& lesson : all) {
         names = std::max(names, lesson.name.size());
         titles = std::max(titles, lesson.title.size());
     }
-    std::string text = "Why (a + b) + c is not a + (b + c), and why your model sampled another token:\n\n";
+    fmt::print("Why (a + b) + c is not a + (b + c), and why your model sampled another token:\n\n");
     int minutes = 0;
     for (const Lesson& lesson : all) {
         minutes += lesson.minutes;
-        text += fmt::format("{:>4}  {:<{}}  {:<{}}  {} min\n", &lesson - all.data() + 1, lesson.name, names,
-                            lesson.title, titles, lesson.minutes);
+        fmt::print("{:>4}  {:<{}}  {:<{}}  {} min\n", &lesson - all.data() + 1, lesson.name, names, lesson.title,
+                   titles, lesson.minutes);
     }
-    return text + fmt::format(
-                      "\n{} minutes in all. `samesum teach {}` shows the first, `samesum teach --all` all "
-                      "lessons;\n`samesum teach "
-                      "--html FILE` writes them as a page with an interactive reduction.\n",
-                      minutes, all.front().name);
+    fmt::print(
+        "\n{} minutes in all. samesum teach {} shows the first, samesum teach --all all of them;\nsamesum teach --html "
+        "FILE makes a page of them, with a reduction to step through.\n",
+        minutes, all.front().name);
 }
 
-/// Writes the page; returns a line about it, nothing if the page went to stdout.
-std::string write_page(const Options& options, const std::vector<Lesson>& all) {
+Exit write_page(const Options& options, const std::vector<Lesson>& all) {
     PageOptions page{.ranks = options.get<int>("ranks")};
-    if (page.ranks < 3 || page.ranks > 8) throw UsageError(fmt::format("--ranks {}: expected 3 to 8", page.ranks));
+    if (page.ranks < 3 || page.ranks > 8)
+        throw UsageError(fmt::format("--ranks {}: 3 to 8 would be right", page.ranks));
     if (const auto values = options.find<std::string>("values")) {
         const Format format = parse_format(options.get<std::string>("dtype"));
         if (format != Format::bfloat16 && format != Format::float16 && format != Format::float32)
             throw UsageError(
-                fmt::format("--dtype {}: expected bfloat16, float16 or float32 with --values; the page always offers "
-                            "all values of float8",
+                fmt::format("--dtype {}: --values go with bfloat16, float16 or float32; every value of float8 is on "
+                            "the page anyway",
                             name(format)));
         std::string spaced = *values;
         std::replace(spaced.begin(), spaced.end(), ',', ' ');
         for (const std::string_view word : split(spaced, ' '))
             if (!trimmed(word).empty()) page.values[format].push_back(parse_value(format, trimmed(word)));
-        if (page.values[format].size() < 2)
-            throw UsageError("--values: expected 2 or more values, e.g. '0.1 0.2 100 -100'");
+        if (page.values[format].size() < 2) throw UsageError("--values: 2 values or more, e.g. '0.1 0.2 100 -100'");
         for (const Bits bits : page.values[format])
-            if (!is_finite(format, bits))
-                throw UsageError("--values: expected finite numbers, e.g. '0.1 0.2 100 -100'");
+            if (!is_finite(format, bits)) throw UsageError("--values: finite numbers, e.g. '0.1 0.2 100 -100'");
     }
     const std::string file = options.get<std::string>("html"), text = teach_page(all, page);
     write_file(file, text);
-    if (file == "-") return "";
-    return fmt::format("{}: {} lessons and an interactive reduction, {} KiB, works offline\n", file, all.size(),
-                       (text.size() + 1023) / 1024);
+    if (file != "-")
+        fmt::print("{}: {} lessons and a reduction to step through, {} KiB, no network needed\n", file, all.size(),
+                   (text.size() + 1023) / 1024);
+    return Exit::as_claimed;
 }
 
 }  // namespace
 
 Exit teach_command(std::span<const std::string> arguments) {
     Options options("teach [LESSON] [flags]",
-                    "Lessons on why the order of additions matters, each a few minutes long. Every number in them is "
-                    "computed when it is shown.\nWithout LESSON (a name or number): lists the lessons. On a terminal a "
-                    "lesson waits for a key before its answer.",
+                    "Lessons on why an order of additions shows, each a few minutes long, every number of them "
+                    "computed as it is shown.\nWithout LESSON (its name or number): the list. On a terminal a lesson "
+                    "waits for a key before its answer.",
                     {"samesum teach", "samesum teach addition", "samesum teach addition --answer '1.25'",
                      "samesum teach --all", "samesum teach --html lessons.html",
                      "samesum teach --html lessons.html --dtype bfloat16 --values '0.1 0.2 100 -100'"});
     options.positional("LESSON", 1);
     const auto word = [](const char* shown_as) { return po::value<std::string>()->value_name(shown_as); };
     options.add()("all", "all lessons, without a pause")(
-        "answer", word("A"), "check an answer to the lesson's exercise: exit 0 if right, else 1 with a hint")(
-        "html", word("FILE"), "write all lessons as one HTML page with an interactive reduction")(
-        "ranks", po::value<int>()->default_value(8)->value_name("N"),
-        "--html: maximal number of ranks on the page, 3 to 8")(
+        "answer", word("A"), "check an answer to the lesson's exercise: exit 0 when right, 1 with a hint when not")(
+        "html", word("FILE"), "all lessons as one page, with a reduction to step through")(
+        "ranks", po::value<int>()->default_value(8)->value_name("N"), "--html: most ranks on the page, 3 to 8")(
         "dtype", po::value<std::string>()->default_value("bfloat16")->value_name("T"), "--html: data type of --values")(
-        "values", word("LIST"), "--html: the values that the page offers instead of its default ones");
+        "values", word("LIST"), "--html: the values to choose from on the page, in place of its own");
     options.with_json();
     if (!options.parse(arguments)) return Exit::as_claimed;
     const std::vector<std::string> words = options.words();
     if (options.has("html") + options.has("all") + !words.empty() > 1)
-        throw UsageError("LESSON, --all, --html: expected at most one of them");
+        throw UsageError("a LESSON, --all or --html FILE, one at a time");
     if (options.has("answer") && words.empty())
-        throw UsageError("--answer: expected a LESSON, e.g. samesum teach addition --answer '1.25'");
-    if (options.has("values") && !options.has("html")) throw UsageError("--values: expected --html FILE with it");
+        throw UsageError("--answer: to which lesson? e.g. samesum teach addition --answer '1.25'");
+    if (options.has("values") && !options.has("html")) throw UsageError("--values goes with --html FILE");
 
     const std::vector<Lesson> all = lessons();
     Json json{{"lessons", Json::array()}};
     for (const Lesson& lesson : all)
         if (words.empty() || &find(all, words.front()) == &lesson) json["lessons"].push_back(as_json(lesson));
     if (const auto answer = options.find<std::string>("answer")) {
-        const Lesson& lesson = find(all, words.front());
-        const Grade grade = lesson.exercise.grade(*answer);
-        return emit(options, wrapped(grade.says, grade.right ? "right: " : "not yet: ", ""),
-                    {{"lesson", lesson.name}, {"answer", *answer}, {"right", grade.right}, {"says", grade.says}},
-                    grade.right ? Exit::as_claimed : Exit::not_as_claimed);
+        const Grade grade = find(all, words.front()).exercise.grade(*answer);
+        json = {{"lesson", find(all, words.front()).name},
+                {"answer", *answer},
+                {"right", grade.right},
+                {"says", grade.says}};
+        const auto file = options.find<std::string>("json");
+        if (file) write_json(*file, json);
+        if (file != "-") fmt::print("{}", wrapped(grade.says, grade.right ? "right: " : "not yet: ", ""));
+        return grade.right ? Exit::as_claimed : Exit::not_as_claimed;
     }
-    const auto show = [&](std::string_view text) { return emit(options, text, json, Exit::as_claimed); };
-    if (json_alone(options)) return show("");
-    if (options.has("html")) return show(write_page(options, all));
+    if (const auto file = options.find<std::string>("json")) {
+        write_json(*file, json);
+        if (*file == "-") return Exit::as_claimed;
+    }
+    if (options.has("html")) return write_page(options, all);
     if (options.has("all")) {
-        std::string text;
-        for (const Lesson& lesson : all)
-            text += (text.empty() ? "" : "\n\n") + first_part(all, lesson) + second_part(lesson);
-        return show(text);
+        for (const Lesson& lesson : all) {
+            if (&lesson != &all.front()) fmt::print("\n\n");
+            show(all, lesson, false);
+        }
+        return Exit::as_claimed;
     }
-    if (words.empty()) return show(list_of(all));
+    if (words.empty()) {
+        print_list(all);
+        return Exit::as_claimed;
+    }
     const Lesson& lesson = find(all, words.front());
-    const Exit exit = show(first_part(all, lesson));
-    if (!wait_for_key("think, then press a key for the answer")) return exit;
-    fmt::print("{}", second_part(lesson));
-    if (on_terminal()) practise(lesson.exercise);
-    return exit;
+    if (show(all, lesson, true) && on_terminal()) practise(lesson.exercise);
+    return Exit::as_claimed;
 }
 
 }  // namespace samesum

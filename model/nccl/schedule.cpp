@@ -85,7 +85,7 @@ Order reduce_order(const Communicator& comm, const Task& task, const ChannelPart
         case Algorithm::tree:
             if (!channel.tree)
                 throw UsageError(
-                    fmt::format("the tree of channel {} is unknown: expected --log with the 'Trees' lines, or "
+                    fmt::format("the tree of channel {} is not known: give --log with the 'Trees' lines, or "
                                 "--graph",
                                 part.channel));
             return Order::tree(channel.tree);

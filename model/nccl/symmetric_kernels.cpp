@@ -85,7 +85,7 @@ Plan plan_symmetric(const Communicator& comm, const Call& call, const SymmetricL
     if (kernel.collective != call.collective)
         throw UsageError(fmt::format("{} does not run {}", launch.kernel, name(call.collective)));
     if (comm.nodes() != 1)
-        throw UsageError("symmetric kernels run only inside one node: expected --ranks-per-node equal to --ranks");
+        throw UsageError("symmetric kernels run inside one node only: --ranks-per-node equal to --ranks");
     constexpr std::array formats{Format::float32, Format::float16, Format::bfloat16, Format::float8_e4m3,
                                  Format::float8_e5m2};
     if (call.operation != Operation::sum || std::find(formats.begin(), formats.end(), call.format) == formats.end())

@@ -322,10 +322,10 @@ Choice choose(const Communicator& comm, const Call& call, Forced forced, int pip
                                          name(call.collective)));
         if (open.size() == 1) best = open.front();
         if (!best)
-            throw UsageError(fmt::format(
-                "NCCL's choice for {} depends on the machine: expected --algo and --proto, or --log with its "
-                "'-> Algo' lines, or --machine",
-                name(call.collective)));
+            throw UsageError(
+                fmt::format("NCCL's choice for {} needs the machine: give --algo and --proto, or --log with its "
+                            "'-> Algo' lines, or --machine",
+                            name(call.collective)));
     }
     return {best->first, best->second, max_channels(comm, call, best->first, best->second, bytes)};
 }

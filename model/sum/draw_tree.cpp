@@ -130,7 +130,7 @@ std::string draw_dot(const ReductionTree& tree, std::span<const std::string> lab
 
 std::string draw_svg(const Picture& picture, std::span<const std::string> labels) {
     constexpr int row_height = 24, column_width = 34, margin = 16, bar_width = 720;
-    // Colours that colour-blind readers can distinguish (Okabe and Ito, 2008).
+    // Colours that stay apart for colour-blind readers (Okabe and Ito, 2008).
     constexpr std::array<std::string_view, 8> palette{"#0072B2", "#E69F00", "#009E73", "#CC79A7",
                                                       "#56B4E9", "#D55E00", "#F0E442", "#999999"};
     const auto colour = [&](std::size_t tree) { return palette[tree % palette.size()]; };
@@ -141,18 +141,18 @@ std::string draw_svg(const Picture& picture, std::span<const std::string> labels
         const double scale =
             static_cast<double>(bar_width) / static_cast<double>(picture.bar.back().end - picture.begin);
         std::uint64_t begin = picture.begin;
-        for (const Picture::Range& range : picture.bar) {
+        for (const Picture::Stretch& stretch : picture.bar) {
             const double x = margin + static_cast<double>(begin - picture.begin) * scale;
-            const double w = static_cast<double>(range.end - begin) * scale;
-            const std::string label = range.tree < picture.trees.size() ? picture.trees[range.tree].label : "...";
+            const double w = static_cast<double>(stretch.end - begin) * scale;
+            const std::string label = stretch.tree < picture.trees.size() ? picture.trees[stretch.tree].label : "...";
             body += fmt::format(
                 "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"26\" fill=\"{}\"><title>elements {} to "
                 "{}: {}</title></rect>\n",
-                x, y, w, colour(range.tree), begin, range.end, escaped(label));
+                x, y, w, colour(stretch.tree), begin, stretch.end, escaped(label));
             if (w > 18)
                 body += fmt::format("<text class=\"on\" x=\"{:.2f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
                                     x + w / 2, y + 18, escaped(label));
-            begin = range.end;
+            begin = stretch.end;
         }
         body += fmt::format("<text x=\"{}\" y=\"{}\">{}</text><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n",
                             margin, y + 44, picture.begin, margin + bar_width, y + 44, begin);

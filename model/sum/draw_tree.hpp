@@ -31,13 +31,13 @@ struct Picture {
         std::string label;
         ReductionTree tree;
     };
-    struct Range {
-        std::uint64_t end;  ///< of the range that begins where the one before ends
+    struct Stretch {
+        std::uint64_t end;  ///< of the stretch that begins where the one before ends
         std::size_t tree;   ///< index into trees, which may hold fewer
     };
     std::string title;
     std::vector<Tree> trees;
-    std::vector<Range> bar{};
+    std::vector<Stretch> bar{};
     std::uint64_t begin = 0;  ///< first element of the bar
 };
 /// One self-contained SVG picture, readable in light and dark, with a title for screen readers.

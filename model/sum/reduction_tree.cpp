@@ -181,7 +181,7 @@ ReductionTree parse_order(std::string_view text, int ranks) {
             throw UsageError(fmt::format("'{}' adds {} values: expected {}", text, leaves.size(), ranks));
         return tree;
     }
-    if (ranks <= 0) throw UsageError(fmt::format("'{}': expected --ranks with it, or a tree, e.g. '((0 1) 2)'", text));
+    if (ranks <= 0) throw UsageError(fmt::format("'{}' needs --ranks, or write the tree, e.g. '((0 1) 2)'", text));
     std::vector<int> order(static_cast<std::size_t>(ranks));
     std::iota(order.begin(), order.end(), 0);
     if (text == "chain") return ReductionTree::left_fold(order);

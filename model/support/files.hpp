@@ -8,7 +8,7 @@
 
 namespace samesum {
 
-/// Writes the document to a file, complete or not at all ("-": to stdout). Throws UsageError if it fails.
+/// Writes the document to a file, complete or not at all ("-": to stdout). Throws UsageError when that cannot be done.
 void write_json(const std::string& file, const nlohmann::ordered_json& document);
 /// The same for any text.
 void write_file(const std::string& file, std::string_view text);

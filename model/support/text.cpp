@@ -15,9 +15,9 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }
 
 std::vector<std::string_view> lines_of(std::string_view text) {
-    if (text.empty()) return {};
-    if (text.ends_with('\n')) text.remove_suffix(1);
-    return split(text, '\n');
+    std::vector<std::string_view> lines = split(text, '\n');
+    if (lines.back().empty()) lines.pop_back();
+    return lines;
 }
 
 std::string_view trimmed(std::string_view text) {

@@ -10,7 +10,7 @@ namespace samesum {
 /// The pieces between separators; at least one; pieces may be empty.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
 
-/// The lines of a text; a final line break does not begin another line.
+/// The lines without their '\n'; a '\n' at the end starts no further line.
 [[nodiscard]] std::vector<std::string_view> lines_of(std::string_view text);
 
 /// Without blanks, tabs and carriage returns at both ends.
