@@ -210,7 +210,8 @@ std::vector<Fault> faults_of_calls() {
                   return FaultHooks{.plan = [](CombinePlan& plan) {
                       std::vector<Part> parts(plan.schedule.parts().begin(), plan.schedule.parts().end());
                       constexpr std::uint64_t cell = 512;  // elements of float64, and a part of a cell in others
-                      if (parts.size() < 2 || parts[0].turn != Part::Turn::none || parts[1].length <= cell) return;
+                      if (parts.size() < 2 || parts[0].advance != Part::Advance::none || parts[1].length <= cell)
+                          return;
                       if (parts[0].end != parts[1].begin || parts[0].blocks != 1 || parts[1].blocks != 1) return;
                       parts[0].length += cell;
                       parts[0].end += cell;

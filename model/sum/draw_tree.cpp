@@ -1,4 +1,4 @@
-// One layout, three pens. A node stands on the row of its lowest leaf, in the column of its height.
+// One layout for text and SVG. A node is in the row of its lowest leaf and the column of its height.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/sum/draw_tree.hpp"
 

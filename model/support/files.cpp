@@ -1,4 +1,4 @@
-// A reader of a file sees the old text or the new one, never half of it.
+// Writes to a temporary file and renames it.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/support/files.hpp"
 
@@ -24,7 +24,7 @@ void write_file(const std::string& file, std::string_view text) {
         std::fwrite(text.data(), 1, text.size(), stdout);
         return;
     }
-    // A neighbour first, then renamed: a reader sees the old file or the new one, never half of it.
+    // Written next to the file, then renamed: a reader sees the old file or the new one, never a part.
     const std::string fresh = fmt::format("{}.{}.tmp", file, ::getpid());
     std::ofstream stream(fresh, std::ios::binary);
     stream << text;

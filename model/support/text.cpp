@@ -1,4 +1,4 @@
-// Views only: nothing here copies.
+// Returns views of the text; nothing is copied.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/support/text.hpp"
 

@@ -136,8 +136,8 @@ BOOST_AUTO_TEST_CASE(values_that_nccl_would_misread_are_refused) {
     } cases[]{
         {"NCCL_ALGO", "Bing", "Tree, Ring"},
         {"NCCL_ALGO", "reduce_scatter:ring", "ReduceScatter"},
-        {"NCCL_ALGO", "allreduce,reduce:ring", "is no function"},
-        {"NCCL_ALGO", "ring;tree", "every list but the first needs a function"},
+        {"NCCL_ALGO", "allreduce,reduce:ring", "is not a function"},
+        {"NCCL_ALGO", "ring;tree", "only the first list may lack a function"},
         {"NCCL_ALGO", "nvls_tree", "NVLSTree"},
         {"NCCL_ALGO", "allreduce:", "an empty list"},
         {"NCCL_PROTO", "LL12", "LL, LL128 or Simple"},
