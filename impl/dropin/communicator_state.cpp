@@ -74,7 +74,7 @@ CommunicatorState::CaptureState& CommunicatorState::capture_state(Capture captur
     }
     std::shared_ptr<const std::atomic<bool>> graph_is_gone;
     if (capture != 0) graph_is_gone = watch_captured_graph(stream);
-    CaptureState& fresh = capture_states_.try_emplace(capture, pool_of(device_)).first->second;
+    CaptureState& fresh = capture_states_.try_emplace(capture, pool_of(device_), capture != 0).first->second;
     fresh.graph_is_gone = std::move(graph_is_gone);
     return fresh;
 }

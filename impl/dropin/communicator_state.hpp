@@ -66,7 +66,7 @@ public:
 private:
     /// Kept for each capture until its graph is destroyed, and once for all calls outside captures (0).
     struct CaptureState {
-        explicit CaptureState(BlockPool& pool) : scratch(pool) {}
+        CaptureState(BlockPool& pool, bool captured) : scratch(pool, captured) {}
         ScratchSet scratch;
         std::optional<OrderEvent> last;  ///< end of direct_ordered's last call in this capture
         std::shared_ptr<const std::atomic<bool>> graph_is_gone;

@@ -3,6 +3,7 @@
 #include "impl/dropin/scratch.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "impl/device/cuda.hpp"
@@ -97,11 +98,21 @@ void Scratch::free() {
     for (const Block& block : std::exchange(blocks_, {})) cudaFree(block.data);
 }
 
+unsigned long long ScratchSet::key_of(cudaStream_t stream) const {
+    unsigned long long id = 0;
+    if (!captured_) {
+        gpu::check(cudaStreamGetId(stream, &id), "cudaStreamGetId");
+        return id;
+    }
+    // CUDA gives no id of a stream that is being captured, but such a stream lives until the capture ends.
+    static thread_local const char own = 0;
+    const void* const address = stream == cudaStreamPerThread ? static_cast<const void*>(&own) : stream;
+    return reinterpret_cast<std::uintptr_t>(address);
+}
+
 std::byte* ScratchSet::reserve(Use use, std::size_t bytes, cudaStream_t stream) {
     if (bytes == 0) return nullptr;
-    unsigned long long id = 0;
-    gpu::check(cudaStreamGetId(stream, &id), "cudaStreamGetId");
-    StreamScratch& scratch = streams_[id];
+    StreamScratch& scratch = streams_[key_of(stream)];
     scratch.stream = stream;
     scratch.in_use = true;
     return (use == Use::packing ? scratch.packing : scratch.workspace).reserve(bytes, pool_);

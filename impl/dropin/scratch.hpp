@@ -97,7 +97,7 @@ class ScratchSet {
 public:
     enum class Use : std::uint8_t { workspace, packing };
 
-    explicit ScratchSet(BlockPool& pool) : pool_(pool) {}
+    ScratchSet(BlockPool& pool, bool captured) : pool_(pool), captured_(captured) {}
     [[nodiscard]] std::byte* reserve(Use use, std::size_t bytes, cudaStream_t stream);
     /// After the work that uses what was reserved: records the point on each stream at which the memory is free again.
     void mark_end_of_use() noexcept;
@@ -113,7 +113,10 @@ private:
         std::unique_ptr<OrderEvent> end_of_use;
         bool in_use = false;
     };
+    [[nodiscard]] unsigned long long key_of(cudaStream_t stream) const;
+
     BlockPool& pool_;
+    bool captured_;
     /// By the streams' ids: a handle may be another stream's later, and cudaStreamPerThread is a stream of each thread.
     std::map<unsigned long long, StreamScratch> streams_;
 };
