@@ -3,6 +3,7 @@
 #include "impl/dropin/direct_order.hpp"
 
 #include <map>
+#include <utility>
 
 namespace samesum::dropin {
 
@@ -30,6 +31,7 @@ void DirectOrder::launch_now(cudaStream_t stream, std::shared_ptr<OrderEvent>& l
 void DirectOrder::launch_in_capture(cudaStream_t stream, std::optional<OrderEvent>& last_in_capture,
                                     const std::function<void()>& launch) {
     if (!across_graphs_) {
+        const RelaxedCaptureGuard relaxed;
         auto fresh = std::make_unique<OrderEvent>();
         if (last_) {
             int device = 0;

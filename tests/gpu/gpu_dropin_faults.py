@@ -4,8 +4,8 @@
 #
 #   python3 tests/gpu/gpu_dropin_faults.py --library build/release/libsamesum-nccl.so.2
 #
-# Needs torch with CUDA, MPS and one GPU, which 4 ranks share, each with its own NCCL_HOSTID. The library is opened by its
-# path beside torch's own NCCL. Prints PASS or FAIL for each check; exit 0 if all passed, else 1.
+# Needs torch with CUDA, MPS and one GPU, which 4 ranks share, each with its own NCCL_HOSTID. The library is opened by
+# its path beside torch's own NCCL. Prints PASS or FAIL for each check; exit 0 if all passed, else 1.
 import argparse
 import ctypes
 import json
