@@ -1,4 +1,4 @@
-// The model as a backend: a row at a time, by vector code where that has the bits.
+// The model as a backend: one row at a time, with vector code where its bits are the same.
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/backend.hpp"
 
@@ -66,7 +66,8 @@ std::vector<Bits> predicted_row(const Request& request, const Partials& partials
 }
 
 std::vector<Bits> ModelBackend::combine_row(const Request& request, const Partials& partials, std::uint64_t row) {
-    // Vector code where it has the bits: several times as fast as predicted_row(), and another way to them.
+    // Vector code where its bits are the same: several times as fast as predicted_row(), and an independent
+    // computation.
     const CombinePlan plan =
         plan_combine(request.scheme, request.comm, request.routing, request.format, request.options);
     const std::uint64_t begin = row * request.routing.hidden, hidden = request.routing.hidden;
@@ -83,7 +84,7 @@ std::vector<Bits> ModelBackend::combine_row(const Request& request, const Partia
         const ReductionTree tree = segment.order.as_tree();
         const SumRule rule = rule_for(segment, request.format, plan.accumulation);
         const std::uint64_t first = segment.begin - begin, last = segment.end - begin;
-        // The right operand's payload of two float64 NaNs is beyond vector code.
+        // Vector code cannot return the right operand's payload of two float64 NaNs.
         if (native_takes(rule) && !(rule.nan_from_right && request.format == Format::float64)) {
             for (std::size_t q = 0; q < ranks; ++q) leaves[q] = bytes_.data() + (q * hidden + first) * width;
             native_sum(rule, tree, leaves, sums.data() + first * width, last - first);

@@ -1,4 +1,4 @@
-// Who makes the sums that a campaign judges: the model, a model with a planted fault, or real NCCL.
+// What makes the sums that a campaign compares: the model, a model with a planted fault, or real NCCL.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace samesum::fuzz {
 
-/// A combine as every backend takes it.
+/// A combine, as passed to every backend.
 struct Request {
     Scheme scheme = Scheme::fixed_root;
     Communicator comm;
@@ -27,13 +27,13 @@ struct Request {
     Algorithm algorithm = Algorithm::ring;  ///< of reduce-scatters on the communicator
     LaunchMode launch_mode{};
 };
-/// Is it NCCL that adds?
+/// Does NCCL add, not samesum?
 [[nodiscard]] bool by_nccl(Scheme scheme);
 [[nodiscard]] Request request_of(const Case& c, const Side& side);
 /// The modelled order of the case's element; `Side::tree` where there is one.
 [[nodiscard]] ReductionTree tree_of(const Case& c, const Side& side);
 
-/// NCCL would not run this call with these settings; others it may.
+/// NCCL refuses this call with these settings; it may run others.
 struct Refused : Inconclusive {
     using Inconclusive::Inconclusive;
 };
@@ -42,8 +42,8 @@ struct Element {
     std::uint64_t row = 0, column = 0;
 };
 
-/// How much a backend is asked while a finding is made small.
-struct Effort {
+/// Limits on shrinking one finding.
+struct ShrinkLimits {
     std::size_t tries = 50000;
     double seconds = 120;
 };
@@ -61,32 +61,32 @@ public:
     /// Throws Inconclusive for a request that this backend cannot serve.
     [[nodiscard]] virtual std::vector<Bits> combine(const Request& request,
                                                     std::span<const std::vector<Bits>> partials) = 0;
-    /// One row of that result. As given it makes whole buffers; a backend that can do with less overrides it.
+    /// One row of that result. By default makes whole buffers; a backend that needs less overrides it.
     [[nodiscard]] virtual std::vector<Bits> combine_row(const Request& request, const Partials& partials,
                                                         std::uint64_t row);
 
-    /// An element of the whole result of the last call, which was `request`, that is not what the model's orders make
-    /// of what went in. Backends that make rows alone have none.
-    [[nodiscard]] virtual std::optional<Element> stray(const Request&) { return std::nullopt; }
+    /// An element of the whole result of the last call, which was `request`, that differs from the model's prediction.
+    /// Nothing for backends that make rows only.
+    [[nodiscard]] virtual std::optional<Element> mismatch_elsewhere(const Request&) { return std::nullopt; }
 
-    /// Real ranks are opened in one way after another, and cases are drawn for each; 0: this backend takes any case.
-    [[nodiscard]] virtual std::size_t worlds() const { return 0; }
-    /// Opens the ranks so. Null where that could not be done here, which is then said in description().
-    [[nodiscard]] virtual std::shared_ptr<const World> enter(std::size_t) { return nullptr; }
-    /// Opens so many ranks as a ring in Simple, for small worlds. Null where anything goes.
-    [[nodiscard]] virtual std::shared_ptr<const World> enter_ranks(int) { return nullptr; }
-    /// Makes a mistake of faults_of_ranks() from now on; "none": no more. Throws UsageError in builds that make none.
+    /// The number of setups of real ranks, opened one after another, with cases drawn for each; 0: any case will do.
+    [[nodiscard]] virtual std::size_t setups() const { return 0; }
+    /// Opens the ranks with one setup. Null if that is not possible here; stderr then has the reason.
+    [[nodiscard]] virtual std::shared_ptr<const CommunicatorSetup> open_setup(std::size_t) { return nullptr; }
+    /// Opens this many ranks as a ring with Simple, for enumerations. Null if the backend takes any case.
+    [[nodiscard]] virtual std::shared_ptr<const CommunicatorSetup> open_ring(int) { return nullptr; }
+    /// Activates a fault of faults_of_ranks(); "none": deactivates it. Throws UsageError in builds without faults.
     virtual void plant(std::string_view) {}
-    /// The next combine is run, even if the last one was the same.
-    virtual void forget() {}
-    [[nodiscard]] virtual Effort effort() const { return {}; }
-    /// What NCCL wrote about the last call; empty where there is no such thing.
-    [[nodiscard]] virtual std::string said() const { return {}; }
+    /// The next combine is run even if the same one was just run.
+    virtual void forget_results() {}
+    [[nodiscard]] virtual ShrinkLimits shrink_limits() const { return {}; }
+    /// What NCCL logged about the last call; may be empty.
+    [[nodiscard]] virtual std::string nccl_log() const { return {}; }
     /// Flags that a replay needs.
     [[nodiscard]] virtual std::string flags() const { return {}; }
 };
 
-/// What the model's orders make of one row.
+/// One row, as the model predicts it.
 [[nodiscard]] std::vector<Bits> predicted_row(const Request& request, const Partials& partials, std::uint64_t row);
 
 /// The model: the orders of model/combine/combine.hpp, evaluated.

@@ -7,32 +7,30 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <cstdint>
 
 #include "model/nccl/topology.hpp"
 #include "model/support/error.hpp"
+#include "model/support/numbers.hpp"
 #include "model/support/text.hpp"
 
 namespace samesum::fuzz {
 namespace {
 
-// A line that somebody made up must not make us allocate or loop for hours.
+// A made-up line must not cause huge allocations or hours of work.
 constexpr std::size_t max_ranks = 64, max_channels = 64;
 constexpr std::uint64_t max_hidden = std::uint64_t{1} << 20, max_elements = std::uint64_t{1} << 32;
 
 constexpr std::array<std::string_view, 4> maker_names{"combine", "prediction", "movement", "tree"};
 
 std::uint64_t number(std::string_view text, std::string_view key) {
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size())
-        throw UsageError(fmt::format("case: {}={}: not a whole number", key, text));
-    return value;
+    if (const auto value = integer_in<std::uint64_t>(text)) return *value;
+    throw UsageError(fmt::format("case: {}={}: expected a whole number", key, text));
 }
 
 int small_number(std::string_view text, std::string_view key, std::uint64_t max = max_ranks - 1) {
     const std::uint64_t value = number(text, key);
-    if (value > max) throw UsageError(fmt::format("case: {}={}: at most {}", key, text, max));
+    if (value > max) throw UsageError(fmt::format("case: {}={}: expected at most {}", key, text, max));
     return static_cast<int>(value);
 }
 
@@ -66,7 +64,7 @@ std::vector<Ring> parse_rings(std::string_view text) {
     return rings;
 }
 
-LaunchMode parse_manner(std::string_view text) {
+LaunchMode parse_launch_mode(std::string_view text) {
     LaunchMode launch_mode;
     for (const std::string_view word : split(text, '+')) {
         if (word == "captured")
@@ -78,17 +76,17 @@ LaunchMode parse_manner(std::string_view text) {
         else if (word == "delayed")
             launch_mode.delayed = true;
         else if (word.starts_with("shift"))
-            launch_mode.shift = small_number(word.substr(5), "manner");
+            launch_mode.shift = small_number(word.substr(5), "launch");
         else if (word != "plain")
-            throw UsageError(
-                fmt::format("case: manner={}; plain, or of captured, in_place, fresh, delayed and shiftN some, joined "
-                            "by +",
-                            text));
+            throw UsageError(fmt::format(
+                "case: launch={}: expected plain, or some of captured, in_place, fresh, delayed and shiftN, "
+                "joined by +",
+                text));
     }
     return launch_mode;
 }
 
-/// The fields of a side; `other` is what they would be if nothing were said.
+/// The fields of a side that differ from `other`, which holds the defaults.
 std::string str_side(const Side& side, const Side& other) {
     std::string text;
     const auto say = [&](bool differs, std::string_view key, const auto& value) {
@@ -106,9 +104,10 @@ std::string str_side(const Side& side, const Side& other) {
     say(side.ranks_per_node != other.ranks_per_node, "ranks_per_node", side.ranks_per_node);
     say(side.nccl != other.nccl, "nccl", str(side.nccl));
     say(side.threads != other.threads, "threads", side.threads);
-    say(side.launch_mode != other.launch_mode, "manner", str(side.launch_mode));
-    if (side.seats != other.seats)
-        text += side.seats.empty() ? " seats=all" : fmt::format(" seats={}", fmt::join(side.seats, ","));
+    say(side.launch_mode != other.launch_mode, "launch", str(side.launch_mode));
+    if (side.contributors != other.contributors)
+        text += side.contributors.empty() ? " contributors=all"
+                                          : fmt::format(" contributors={}", fmt::join(side.contributors, ","));
     if (side.tree != other.tree) {
         std::string tree = side.tree ? side.tree->str() : "none";
         std::replace(tree.begin(), tree.end(), ' ', '+');
@@ -121,7 +120,7 @@ void set(Side& side, std::string_view key, std::string_view value) {
     if (key == "by") {
         const auto found = std::find(maker_names.begin(), maker_names.end(), value);
         if (found == maker_names.end())
-            throw UsageError(fmt::format("case: by={}; one of: {}", value, fmt::join(maker_names, ", ")));
+            throw UsageError(fmt::format("case: by={}: expected one of: {}", value, fmt::join(maker_names, ", ")));
         side.maker = static_cast<Maker>(found - maker_names.begin());
     } else if (key == "scheme") {
         side.scheme = parse_scheme(value);
@@ -146,23 +145,24 @@ void set(Side& side, std::string_view key, std::string_view value) {
         side.nccl = parse_nccl_version(value);
     } else if (key == "threads") {
         side.threads = small_number(value, key, 1024);
-    } else if (key == "manner") {
-        side.launch_mode = parse_manner(value);
-    } else if (key == "seats") {
-        side.seats.clear();
+    } else if (key == "launch") {
+        side.launch_mode = parse_launch_mode(value);
+    } else if (key == "contributors") {
+        side.contributors.clear();
         if (value != "all")
-            for (const std::string_view word : split(value, ',')) side.seats.push_back(small_number(word, key));
+            for (const std::string_view word : split(value, ',')) side.contributors.push_back(small_number(word, key));
     } else if (key == "tree") {
         std::string text(value);
-        // Brackets within brackets are read by recursion or a stack of their own; neither needs to be deep here.
+        // Nested brackets are read by recursion or with a stack; the limit keeps both shallow.
         if (text.size() > 8 * max_ranks) throw UsageError("case: tree: more than 64 leaves");
         std::replace(text.begin(), text.end(), '+', ' ');
         side.tree = value == "none" ? std::nullopt : std::optional(ReductionTree::parse(text));
     } else {
-        throw UsageError(fmt::format(
-            "case: '{}' is no field of a side; by, scheme, rings, algo, proto, root, accumulation, sizes, row, "
-            "ranks_per_node, nccl, threads, manner, seats and tree are",
-            key));
+        throw UsageError(
+            fmt::format("case: unknown field '{}' of a side; expected one of: by, scheme, rings, algo, proto, root, "
+                        "accumulation, sizes, row, "
+                        "ranks_per_node, nccl, threads, launch, contributors, tree",
+                        key));
     }
 }
 
@@ -180,7 +180,8 @@ void set(Case& c, std::string_view key, std::string_view value) {
         // dtype stands before x in a line that we printed; hex of another width is an error either way.
         for (const std::string_view word : split(value, ',')) c.x.push_back(parse_hex(c.format, word));
     } else {
-        throw UsageError(fmt::format("case: '{}' is no field; before 'a:' dtype, x, hidden, column and fill are", key));
+        throw UsageError(
+            fmt::format("case: unknown field '{}'; expected before 'a:' one of: dtype, x, hidden, column, fill", key));
     }
 }
 
@@ -190,13 +191,13 @@ std::string objection(const Case& c, const Side& side) {
         const std::vector<int> leaves = side.tree->leaves();
         const auto highest = *std::max_element(leaves.begin(), leaves.end());
         if (highest >= static_cast<int>(c.x.size()))
-            return fmt::format("tree {} asks for x{}, which is not given", side.tree->str(), highest);
+            return fmt::format("tree {} needs x{}, which is not given", side.tree->str(), highest);
         return {};
     }
     const std::size_t n = side.sizes.size();
-    if (n < 1 || n > max_ranks) return fmt::format("sizes name {} ranks; 1 to {}", n, max_ranks);
+    if (n < 1 || n > max_ranks) return fmt::format("sizes of {} ranks: expected 1 to {}", n, max_ranks);
     if (side.rings.empty() || side.rings.size() > max_channels)
-        return fmt::format("{} rings; 1 to {}", side.rings.size(), max_channels);
+        return fmt::format("{} rings: expected 1 to {}", side.rings.size(), max_channels);
     for (const Ring& ring : side.rings) {
         std::uint64_t visited = 0;  // no more than 64 ranks
         bool permutation = ring.size() == n;
@@ -215,25 +216,26 @@ std::string objection(const Case& c, const Side& side) {
         return fmt::format("{} rows of {}: at most {} elements", rows, c.hidden, max_elements);
     if (side.row >= rows) return fmt::format("row {} is outside of the {} rows", side.row, rows);
     if (side.ranks_per_node < 1 || n % static_cast<std::size_t>(side.ranks_per_node) != 0)
-        return fmt::format("{} ranks in nodes of {}", n, side.ranks_per_node);
-    if (side.root >= static_cast<int>(n)) return fmt::format("root {} is not a rank; 0 to {}", side.root, n - 1);
-    if (side.algorithm != Algorithm::ring && side.algorithm != Algorithm::pat) return "algo is Ring or PAT";
+        return fmt::format("{} ranks: not a multiple of ranks_per_node {}", n, side.ranks_per_node);
+    if (side.root >= static_cast<int>(n)) return fmt::format("root {}: expected 0 to {}", side.root, n - 1);
+    if (side.algorithm != Algorithm::ring && side.algorithm != Algorithm::pat) return "algo: expected Ring or PAT";
     if (side.algorithm == Algorithm::pat && side.protocol != Protocol::simple)
         return "NCCL has PAT with proto=Simple only";
-    if (side.accumulation == Accumulation::exact) return "exact is a scheme here; accumulation is per_hop or fp32_once";
+    if (side.accumulation == Accumulation::exact)
+        return "accumulation=exact: expected per_hop or fp32_once; exact is a scheme";
     if (side.scheme == Scheme::reduce_scatter && !Routing{side.sizes, 1}.equal_sizes())
-        return fmt::format("reduce_scatter takes equal sizes; these are {}", str_sizes(side.sizes));
-    if (side.seats.empty()) {
-        if (c.x.size() != n) return fmt::format("{} partials in x for {} ranks; seats would say whose", c.x.size(), n);
+        return fmt::format("reduce_scatter needs equal sizes; these are {}", str_sizes(side.sizes));
+    if (side.contributors.empty()) {
+        if (c.x.size() != n) return fmt::format("{} partials in x for {} ranks: expected contributors", c.x.size(), n);
     } else {
-        if (side.seats.size() != c.x.size())
-            return fmt::format("{} seats for {} partials in x", side.seats.size(), c.x.size());
-        std::vector<int> sorted = side.seats;
+        if (side.contributors.size() != c.x.size())
+            return fmt::format("{} contributors for {} partials in x", side.contributors.size(), c.x.size());
+        std::vector<int> sorted = side.contributors;
         std::sort(sorted.begin(), sorted.end());
-        if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return "two partials on one seat";
-        if (sorted.back() >= static_cast<int>(n)) return fmt::format("seat {} is not a rank", sorted.back());
+        if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return "a rank contributes two partials";
+        if (sorted.back() >= static_cast<int>(n)) return fmt::format("contributor {} is not a rank", sorted.back());
     }
-    if (side.maker == Maker::movement && c.x.size() != 1) return "by=movement takes one contributor, so one x";
+    if (side.maker == Maker::movement && c.x.size() != 1) return "by=movement needs one contributor, so one x";
     return {};
 }
 
@@ -252,14 +254,14 @@ std::string str(const LaunchMode& launch_mode) {
     return text.empty() ? "plain" : text;
 }
 
-bool World::one_ring() const {
+bool one_ring(const Rings& rings) {
     return std::adjacent_find(rings.begin(), rings.end(), std::not_equal_to<>()) == rings.end();
 }
 
-std::string str(const World& world) {
-    return fmt::format("{} ranks {} {}{}{}", world.ranks, name(world.algorithm), name(world.protocol),
-                       world.ranks_per_node > 1 ? fmt::format(" in nodes of {}", world.ranks_per_node) : "",
-                       world.graph_file.empty() ? "" : " " + world.graph_file);
+std::string str(const CommunicatorSetup& setup) {
+    return fmt::format("{} ranks {} {}{}{}", setup.ranks, name(setup.algorithm), name(setup.protocol),
+                       setup.ranks_per_node > 1 ? fmt::format(" in nodes of {}", setup.ranks_per_node) : "",
+                       setup.graph_file.empty() ? "" : " " + setup.graph_file);
 }
 
 std::string str(const Case& c) {
@@ -269,7 +271,7 @@ std::string str(const Case& c) {
     if (c.hidden != 1) text += fmt::format(" hidden={}", c.hidden);
     if (c.column != 0) text += fmt::format(" column={}", c.column);
     if (c.fill != 0) text += fmt::format(" fill={}", c.fill);
-    // The scheme is always said: a reader should not have to know which one is the default.
+    // The scheme is always printed: readers need not know the default.
     std::string a = str_side(c.a, {});
     if (c.a.maker != Maker::tree && c.a.scheme == Side{}.scheme) a = fmt::format(" scheme={}{}", name(c.a.scheme), a);
     return fmt::format("{} a:{} b:{}", text, a, str_side(c.b, c.a));
@@ -306,16 +308,17 @@ Case parse_case(std::string_view line) {
         else
             set(place == Place::a ? c.a : c.b, key, value);
     }
-    if (place != Place::b) throw UsageError("case: it needs a name, then fields, then 'a:' and then 'b:'");
+    if (place != Place::b) throw UsageError("case: expected a name, then fields, then 'a:' and then 'b:'");
     if (const std::string why = objection(c); !why.empty()) throw UsageError("case: " + why);
     return c;
 }
 
 std::string objection(const Case& c) {
-    if (!traits(c.format).is_float) return fmt::format("{} is no float format", name(c.format));
-    if (c.hidden < 1 || c.hidden > max_hidden) return fmt::format("hidden {}; 1 to {}", c.hidden, max_hidden);
+    if (!traits(c.format).is_float) return fmt::format("{} is not a float format", name(c.format));
+    if (c.hidden < 1 || c.hidden > max_hidden) return fmt::format("hidden {}: expected 1 to {}", c.hidden, max_hidden);
     if (c.column >= c.hidden) return fmt::format("column {} is outside of hidden {}", c.column, c.hidden);
-    if (c.x.empty() || c.x.size() > max_ranks) return fmt::format("{} partials in x; 1 to {}", c.x.size(), max_ranks);
+    if (c.x.empty() || c.x.size() > max_ranks)
+        return fmt::format("{} partials in x: expected 1 to {}", c.x.size(), max_ranks);
     for (const Bits bits : c.x)
         if ((bits & ~traits(c.format).mask()) != 0) return "a partial is wider than the format";
     for (const auto& [side, letter] : {std::pair{&c.a, 'a'}, std::pair{&c.b, 'b'}})
@@ -331,7 +334,7 @@ std::uint64_t mixed(std::uint64_t x) {
     return x ^ (x >> 31);
 }
 
-/// Drawn by the element's place alone, in few operations: there are millions of them a second.
+/// Depends on the element's place alone; few operations, since millions are needed per second.
 std::uint64_t noise(std::uint64_t fill, std::uint64_t place, std::uint64_t column) {
     return mixed(mixed(fill ^ (place * 0x9e3779b97f4a7c15)) + column * 0xd1b54a32d192ed03);
 }
@@ -342,7 +345,7 @@ Bits ordinary(const FormatTraits& t, std::uint64_t noise) {
     return (noise & t.sign()) | exponent << t.fraction_bits | ((noise >> 1) & ((Bits{1} << t.fraction_bits) - 1));
 }
 
-/// NaNs and infinities do not travel as they are: they are for x.
+/// Never NaN or infinity, which additions change: those are for x alone.
 Bits finite_edge(const FormatTraits& t, std::uint64_t noise) {
     const Bits smallest_normal = Bits{1} << t.fraction_bits;
     const std::array edges{Bits{0},     Bits{1}, smallest_normal - 1, smallest_normal, t.largest(), t.largest() - 1,
@@ -365,7 +368,8 @@ Partials::Partials(const Case& c, const Side& side)
       contribution_(side.sizes.size(), -1) {
     for (const Bits bits : x_) salt_ = (salt_ ^ bits) * 0x9e3779b97f4a7c15;
     for (std::size_t i = 0; i < x_.size(); ++i)
-        contribution_.at(side.seats.empty() ? i : static_cast<std::size_t>(side.seats[i])) = static_cast<int>(i);
+        contribution_.at(side.contributors.empty() ? i : static_cast<std::size_t>(side.contributors[i])) =
+            static_cast<int>(i);
 }
 
 Bits Partials::at(int rank, std::uint64_t row, std::uint64_t column) const {
@@ -373,7 +377,7 @@ Bits Partials::at(int rank, std::uint64_t row, std::uint64_t column) const {
     const int contribution = contribution_[static_cast<std::size_t>(rank)];
     if (contribution < 0) return traits(format_).sign();
     if (column == column_) return x_[static_cast<std::size_t>(contribution)];
-    // The token takes its numbers with it wherever it goes: they depend on neither row nor rank.
+    // The token has the same numbers wherever it lies: they depend on neither row nor rank.
     if (fill_ == 0) return 0;
     const std::uint64_t place = salt_ ^ static_cast<std::uint64_t>(contribution) ^ std::uint64_t{1} << 32;
     const std::uint64_t drawn = noise(fill_, place, column);

@@ -1,4 +1,4 @@
-// One case of a campaign as a plain value: a token's partials, and two ways to make its sum that ought to agree.
+// One case of a campaign as a plain value: a token's partials, and two ways to sum them that should agree.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,15 +17,15 @@
 
 namespace samesum::fuzz {
 
-/// Who makes the token's row.
+/// How the token's row is made.
 enum class Maker : std::uint8_t {
     combine,     ///< the backend under test
     prediction,  ///< the model's order, evaluated element by element
-    movement,    ///< nobody adds: the row of the only contributor as it is
+    movement,    ///< no addition: the row of the only contributor as it is
     tree,        ///< `Side::tree` over the partials
 };
 
-/// The rings of a communicator's channels. Copies share them: cases are copied by the thousand while one is made small.
+/// The rings of a communicator's channels. Copies share them: shrinking copies thousands of cases.
 class Rings {
 public:
     Rings() = default;
@@ -48,8 +48,10 @@ public:
 private:
     std::shared_ptr<const std::vector<Ring>> rings_;
 };
+/// Do all channels have the same ring?
+[[nodiscard]] bool one_ring(const Rings& rings);
 
-/// How real ranks run a call; none of it may show in the bits. The model does not look at it.
+/// How real ranks run a call; it must not change the bits. The model ignores it.
 struct LaunchMode {
     bool captured = false;  ///< from a CUDA graph
     bool in_place = false;  ///< the result takes the place of the rank's own rows
@@ -77,14 +79,14 @@ struct Side {
     NcclVersion nccl{};                ///< whose rules hold
     int threads = 0;                   ///< of a channel where the protocol is the side's; 0: NCCL's usual number
     LaunchMode launch_mode{};
-    std::vector<int> seats;             ///< seats[i] contributes x[i], other ranks -0; empty: rank i contributes x[i]
-    std::optional<ReductionTree> tree;  ///< of Maker::tree alone; then the fields above mean nothing
+    std::vector<int> contributors;      ///< the rank of each x[i], other ranks hold -0; empty: rank i holds x[i]
+    std::optional<ReductionTree> tree;  ///< of Maker::tree only, which ignores the fields above
 
     [[nodiscard]] int ranks() const { return static_cast<int>(sizes.size()); }
     friend bool operator==(const Side&, const Side&) = default;
 };
 
-/// Everything that a check needs and nothing else: it is printed to one line, which replays it anywhere.
+/// Everything that a check needs and nothing else; printed as one line, which replays it anywhere.
 struct Case {
     std::string property;
     Format format = Format::bfloat16;
@@ -100,34 +102,33 @@ struct Case {
 /// "NAME dtype=bfloat16 x=4400,c400,3f80 a: scheme=fixed_root rings=2*0,1,2 sizes=1,1,1 b: row=2". Defaults are left
 /// out; what b does not name is as in a.
 [[nodiscard]] std::string str(const Case& c);
-/// Reads such a line back. Throws UsageError naming the word that is wrong, also for a case that no call could be:
-/// rings that are no permutations, rows outside of the buffer, and so on.
+/// Reads such a line back. Throws UsageError naming the wrong word, also for a case that cannot be a call: rings that
+/// are not permutations, rows outside of the buffer, and so on.
 [[nodiscard]] Case parse_case(std::string_view line);
-/// What keeps the case from being a call; empty when nothing does.
+/// Why the case cannot be a call; empty when it can.
 [[nodiscard]] std::string objection(const Case& c);
 
 [[nodiscard]] Routing routing_of(const Case& c, const Side& side);
 
-/// What real ranks can be opened as, and what came of it: cases for them are drawn inside of one.
-struct World {
+/// How a communicator of real ranks is opened, and what it then describes; cases for real ranks are drawn for one
+/// setup.
+struct CommunicatorSetup {
     int ranks = 2, ranks_per_node = 1;
     Algorithm algorithm = Algorithm::ring;  ///< of reduce-scatters; reduces are rings
     Protocol protocol = Protocol::simple;
     std::string graph_file{};  ///< NCCL_GRAPH_FILE; empty: none
-    bool manners = true;       ///< do Side::manner's words mean anything there?
+    bool launch_modes = true;  ///< can Side::launch_mode be chosen?
     Rings rings{};             ///< one for each channel, as described once it is open
     NcclVersion nccl{};        ///< so too
-    int threads = 0;           ///< so too; Side::threads
-
-    [[nodiscard]] bool one_ring() const;
+    int threads = 0;           ///< so too; see Side::threads
 };
 /// "8 ranks Ring LL128", for people.
-[[nodiscard]] std::string str(const World& world);
+[[nodiscard]] std::string str(const CommunicatorSetup& setup);
 
-/// All partials of one side, made when they are asked for: large buffers cost nothing until somebody wants them whole.
+/// All partials of one side, computed on demand: large buffers cost nothing until whole() is called.
 class Partials {
 public:
-    /// Rows beside the token's repeat after so many; a prime, lest they repeat with chunks.
+    /// Rows beside the token's repeat after this many; a prime, so that they do not repeat with chunks.
     static constexpr std::uint64_t filler_rows = 61;
     [[nodiscard]] static Bits filler(Format format, std::uint64_t fill, int rank, std::uint64_t row,
                                      std::uint64_t column);

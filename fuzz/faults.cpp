@@ -1,4 +1,4 @@
-// A fault is a model whose request, order, leaves or additions somebody tampered with.
+// A planted fault changes the request, the order, the leaves or the additions of the model.
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/faults.hpp"
 
@@ -13,8 +13,8 @@
 namespace samesum::fuzz {
 namespace {
 
-/// What a fault may change on the way from a request to a row; absent members leave things as they are.
-struct Tampering {
+/// What a fault can change between a request and its row; an empty member changes nothing.
+struct FaultHooks {
     std::function<void(Request&, std::uint64_t& row)> request{};
     std::function<ReductionTree(ReductionTree, const Order&, const Request&, std::uint64_t row)> tree{};
     std::function<void(const Request&, std::vector<Bits>&)> leaves{};
@@ -23,55 +23,55 @@ struct Tampering {
     std::function<void(CombinePlan&)> plan{};
 };
 
-class Tampered : public Backend {
+class FaultyModel : public Backend {
 public:
-    explicit Tampered(Tampering tampering) : tampering_(std::move(tampering)) {}
+    explicit FaultyModel(FaultHooks hooks) : hooks_(std::move(hooks)) {}
 
     std::string description() const override { return "model with a planted fault"; }
     std::vector<Bits> combine(const Request&, std::span<const std::vector<Bits>>) override {
-        throw std::logic_error("planted faults make rows only");
+        throw std::logic_error("planted faults only make rows");
     }
     std::vector<Bits> combine_row(const Request& asked, const Partials& partials, std::uint64_t row) override {
         Request request = asked;
         const std::uint64_t own_row = row;
-        if (tampering_.request) tampering_.request(request, row);
+        if (hooks_.request) hooks_.request(request, row);
         CombinePlan plan = plan_combine(request.scheme, request.comm, request.routing, request.format, request.options);
-        if (tampering_.plan) tampering_.plan(plan);
+        if (hooks_.plan) hooks_.plan(plan);
         std::vector<Bits> result, leaves(static_cast<std::size_t>(partials.ranks()));
         for (std::uint64_t column = 0; column < request.routing.hidden; ++column) {
             const Order order = plan.schedule.segment_at(row * request.routing.hidden + column).order;
             ReductionTree tree = order.as_tree();
-            if (tampering_.tree) tree = tampering_.tree(std::move(tree), order, request, own_row);
-            const auto element = static_cast<std::ptrdiff_t>(row * request.routing.hidden + column) + tampering_.offset;
+            if (hooks_.tree) tree = hooks_.tree(std::move(tree), order, request, own_row);
+            const auto element = static_cast<std::ptrdiff_t>(row * request.routing.hidden + column) + hooks_.offset;
             const auto size = static_cast<std::ptrdiff_t>(request.routing.elements());
             const auto read = static_cast<std::uint64_t>((element + size) % size);
             for (std::size_t q = 0; q < leaves.size(); ++q)
                 leaves[q] =
                     partials.at(static_cast<int>(q), read / request.routing.hidden, read % request.routing.hidden);
-            if (tampering_.leaves) tampering_.leaves(request, leaves);
-            const bool own_addition = tampering_.add && plan.accumulation == Accumulation::per_hop;
+            if (hooks_.leaves) hooks_.leaves(request, leaves);
+            const bool own_addition = hooks_.add && plan.accumulation == Accumulation::per_hop;
             result.push_back(
                 own_addition
                     ? evaluate<Bits>(tree, leaves,
-                                     [&](Bits left, Bits right) { return tampering_.add(request.format, left, right); })
+                                     [&](Bits left, Bits right) { return hooks_.add(request.format, left, right); })
                     : sum_element({.format = request.format, .accumulation = plan.accumulation}, tree, leaves));
         }
         return result;
     }
 
 private:
-    Tampering tampering_;
+    FaultHooks hooks_;
 };
 
 template <class Make>
 Fault fault(std::string_view name, std::string_view sentence, std::string_view property, Make make) {
-    return {name, sentence, property, [make] { return std::make_unique<Tampered>(make()); }};
+    return {name, sentence, property, [make] { return std::make_unique<FaultyModel>(make()); }};
 }
 
 bool to_root(Scheme scheme) { return scheme == Scheme::fixed_root || scheme == Scheme::reduce_broadcast; }
 
 /// Rounds toward zero: the nearest-even sum, one pattern closer to zero when it is farther out than the exact one.
-/// Doubles hold sums of all formats but float64's exactly enough to tell.
+/// Doubles are precise enough to compare sums of all formats except float64.
 Bits toward_zero(Format format, Bits left, Bits right) {
     const Bits sum = HopArithmetic(format).add(left, right);
     if (format == Format::float64 || !is_finite(format, sum) || is_zero(format, sum)) return sum;
@@ -82,27 +82,27 @@ Bits toward_zero(Format format, Bits left, Bits right) {
 
 Bits flushed(Format format, Bits bits) { return is_subnormal(format, bits) ? bits & traits(format).sign() : bits; }
 
-const std::vector<Fault>& table() {
-    static const std::vector<Fault> all{
-        // Of an implementation of the schemes, as impl/ can be told to make them, too.
+/// Of an implementation of the schemes; impl/ can be built with most of them, too.
+std::vector<Fault> faults_of_schemes() {
+    return {
         fault("root_is_owner", "fixed_root reduces each chunk to its owner", "fixed_root_is_routing_invariant",
               [] {
-                  return Tampering{.request = [](Request& r, std::uint64_t&) {
+                  return FaultHooks{.request = [](Request& r, std::uint64_t&) {
                       if (to_root(r.scheme)) r.scheme = Scheme::reduce_per_owner;
                   }};
               }),
         fault("offset_by_one_row", "rows are taken one row too early", "scatter_is_pure_movement",
               [] {
-                  return Tampering{.request = [](Request& r, std::uint64_t& row) {
+                  return FaultHooks{.request = [](Request& r, std::uint64_t& row) {
                       row = (row + r.routing.rows() - 1) % r.routing.rows();
                   }};
               }),
         fault("offset_by_one_element", "elements are taken one element too early", "scatter_is_pure_movement",
-              [] { return Tampering{.offset = -1}; }),
+              [] { return FaultHooks{.offset = -1}; }),
         fault("ring_order", "ordered sums begin with the owner's successor, as rings do",
               "gather_ordered_is_owner_invariant",
               [] {
-                  return Tampering{.tree = [](ReductionTree tree, const Order&, const Request& r, std::uint64_t row) {
+                  return FaultHooks{.tree = [](ReductionTree tree, const Order&, const Request& r, std::uint64_t row) {
                       if (!is_ordered(r.scheme)) return tree;
                       std::vector<int> ranks(static_cast<std::size_t>(r.comm.ranks()));
                       std::iota(ranks.begin(), ranks.end(), 0);
@@ -112,20 +112,20 @@ const std::vector<Fault>& table() {
         fault("fp32_instead_of_per_hop", "gather_ordered rounds once where it should at every addition",
               "ordered_schemes_agree",
               [] {
-                  return Tampering{.request = [](Request& r, std::uint64_t&) {
+                  return FaultHooks{.request = [](Request& r, std::uint64_t&) {
                       if (r.scheme == Scheme::gather_ordered) r.options.accumulation = Accumulation::fp32_once;
                   }};
               }),
         fault("stale_receive_buffer", "the last rank's partials are those of the call before",
               "exchange_ordered_is_routing_invariant",
               [] {
-                  return Tampering{.leaves = [stale = Bits{0}](const Request&, std::vector<Bits>& x) mutable {
+                  return FaultHooks{.leaves = [stale = Bits{0}](const Request&, std::vector<Bits>& x) mutable {
                       std::swap(stale, x.back());
                   }};
               }),
         fault("sizes_rotated", "rank r takes rank r + 1's size", "scatter_is_pure_movement",
               [] {
-                  return Tampering{.request = [](Request& r, std::uint64_t& row) {
+                  return FaultHooks{.request = [](Request& r, std::uint64_t& row) {
                       Routing rotated = r.routing;
                       std::rotate(rotated.sizes.begin(), rotated.sizes.begin() + 1, rotated.sizes.end());
                       const int owner = r.routing.owner(row);
@@ -134,27 +134,32 @@ const std::vector<Fault>& table() {
               }),
         fault("last_rank_forgotten", "the last rank's partials are left out", "results_are_as_predicted",
               [] {
-                  return Tampering{.leaves = [](const Request& r, std::vector<Bits>& x) {
+                  return FaultHooks{.leaves = [](const Request& r, std::vector<Bits>& x) {
                       if (x.size() > 1) x.back() = traits(r.format).sign();
                   }};
               }),
         fault("added_twice", "rank 0's partials are added twice", "results_are_as_predicted",
               [] {
-                  return Tampering{.leaves = [](const Request& r, std::vector<Bits>& x) {
+                  return FaultHooks{.leaves = [](const Request& r, std::vector<Bits>& x) {
                       x[0] = HopArithmetic(r.format).add(x[0], x[0]);
                   }};
               }),
-        // Of a model of NCCL's orders and arithmetic.
+    };
+}
+
+/// Of a model of the orders in which NCCL adds: whole rings and trees.
+std::vector<Fault> faults_of_orders() {
+    return {
         fault("ring_rotated", "rings end one rank later", "results_are_as_predicted",
               [] {
-                  return Tampering{.tree = [](ReductionTree tree, const Order& order, const Request&, std::uint64_t) {
+                  return FaultHooks{.tree = [](ReductionTree tree, const Order& order, const Request&, std::uint64_t) {
                       if (order.kind() != Order::Kind::ring) return tree;
                       return order.ending_at((order.last() + 1) % order.ranks()).as_tree();
                   }};
               }),
         fault("ring_reversed", "rings are walked backwards", "results_are_as_predicted",
               [] {
-                  return Tampering{.tree = [](ReductionTree tree, const Order& order, const Request&, std::uint64_t) {
+                  return FaultHooks{.tree = [](ReductionTree tree, const Order& order, const Request&, std::uint64_t) {
                       if (order.kind() != Order::Kind::ring) return tree;
                       std::vector<int> ranks = tree.leaves();
                       std::reverse(ranks.begin(), ranks.end());
@@ -163,25 +168,31 @@ const std::vector<Fault>& table() {
               }),
         fault("balanced_instead_of_fold", "rank order is summed in halves", "results_are_as_predicted",
               [] {
-                  return Tampering{.tree = [](ReductionTree tree, const Order& order, const Request&, std::uint64_t) {
+                  return FaultHooks{.tree = [](ReductionTree tree, const Order& order, const Request&, std::uint64_t) {
                       return order.kind() == Order::Kind::rank_order ? ReductionTree::balanced(tree.leaves()) : tree;
                   }};
               }),
         fault("pat_is_a_ring", "PAT adds as a ring does", "results_are_as_predicted",
               [] {
-                  return Tampering{
+                  return FaultHooks{
                       .request = [](Request& r, std::uint64_t&) { r.options.forced.algorithm = Algorithm::ring; }};
               }),
+    };
+}
+
+/// Of a model of which channel, protocol and root a call uses.
+std::vector<Fault> faults_of_calls() {
+    return {
         fault("one_channel_for_all", "all channels are taken for the first", "results_are_as_predicted",
               [] {
-                  return Tampering{.request = [](Request& r, std::uint64_t&) {
+                  return FaultHooks{.request = [](Request& r, std::uint64_t&) {
                       const std::vector<Ring> first(r.comm.topology.channels().size(), r.comm.topology.ring(0));
                       r.comm.topology = Topology::from_rings(first);
                   }};
               }),
         fault("channels_swapped", "the channels' rings are taken in reverse", "results_are_as_predicted",
               [] {
-                  return Tampering{.request = [](Request& r, std::uint64_t&) {
+                  return FaultHooks{.request = [](Request& r, std::uint64_t&) {
                       std::vector<Ring> rings;
                       for (int c = r.comm.channels(); c-- > 0;) rings.push_back(r.comm.topology.ring(c));
                       r.comm.topology = Topology::from_rings(rings);
@@ -190,16 +201,17 @@ const std::vector<Fault>& table() {
         fault("protocol_taken_for_simple", "channels are split as if the protocol were Simple",
               "results_are_as_predicted",
               [] {
-                  return Tampering{
+                  return FaultHooks{
                       .request = [](Request& r, std::uint64_t&) { r.options.forced.protocol = Protocol::simple; }};
               }),
         fault("channel_split_off_by_a_cell", "the first channel takes one cell of 4 KiB too many",
               "results_are_as_predicted",
               [] {
-                  return Tampering{.plan = [](CombinePlan& plan) {
+                  return FaultHooks{.plan = [](CombinePlan& plan) {
                       std::vector<Part> parts(plan.schedule.parts().begin(), plan.schedule.parts().end());
                       constexpr std::uint64_t cell = 512;  // elements of float64, and a part of a cell in others
-                      if (parts.size() < 2 || parts[0].turn != Part::Turn::none || parts[1].length <= cell) return;
+                      if (parts.size() < 2 || parts[0].advance != Part::Advance::none || parts[1].length <= cell)
+                          return;
                       if (parts[0].end != parts[1].begin || parts[0].blocks != 1 || parts[1].blocks != 1) return;
                       parts[0].length += cell;
                       parts[0].end += cell;
@@ -209,33 +221,39 @@ const std::vector<Fault>& table() {
                   }};
               }),
         fault("root_ignored", "every reduce ends at rank 0", "results_are_as_predicted",
-              [] { return Tampering{.request = [](Request& r, std::uint64_t&) { r.options.root = 0; }}; }),
+              [] { return FaultHooks{.request = [](Request& r, std::uint64_t&) { r.options.root = 0; }}; }),
         fault("dispatcher_ignores_sizes", "vllm_default takes the ring of reduce_per_owner always",
               "results_are_as_predicted",
               [] {
-                  return Tampering{.request = [](Request& r, std::uint64_t&) {
+                  return FaultHooks{.request = [](Request& r, std::uint64_t&) {
                       if (r.scheme != Scheme::vllm_default) return;
                       r.scheme = Scheme::reduce_per_owner;
                       r.options.forced.algorithm = Algorithm::ring;
                   }};
               }),
+    };
+}
+
+/// Of a model of one addition.
+std::vector<Fault> faults_of_arithmetic() {
+    return {
         fault("rounds_toward_zero", "additions drop what does not fit", "results_are_as_predicted",
-              [] { return Tampering{.add = toward_zero}; }),
+              [] { return FaultHooks{.add = toward_zero}; }),
         fault("flushes_subnormals", "subnormal sums become zero", "results_are_as_predicted",
               [] {
-                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                  return FaultHooks{.add = [](Format format, Bits left, Bits right) {
                       return flushed(format, HopArithmetic(format).add(left, right));
                   }};
               }),
         fault("subnormals_are_zero", "subnormal operands count as zero", "results_are_as_predicted",
               [] {
-                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                  return FaultHooks{.add = [](Format format, Bits left, Bits right) {
                       return HopArithmetic(format).add(flushed(format, left), flushed(format, right));
                   }};
               }),
         fault("double_rounding", "sums are rounded to float16 first", "results_are_as_predicted",
               [] {
-                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                  return FaultHooks{.add = [](Format format, Bits left, Bits right) {
                       const Bits sum = HopArithmetic(format).add(left, right);
                       if (format != Format::float32 && format != Format::float64) return sum;
                       const Bits narrow = convert(format, Format::float16, sum);
@@ -244,7 +262,7 @@ const std::vector<Fault>& table() {
               }),
         fault("no_saturation", "float8 sums overflow to infinity or NaN", "results_are_as_predicted",
               [] {
-                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                  return FaultHooks{.add = [](Format format, Bits left, Bits right) {
                       const FormatTraits& t = traits(format);
                       const Bits sum = HopArithmetic(format).add(left, right);
                       const bool overflows =
@@ -254,7 +272,7 @@ const std::vector<Fault>& table() {
               }),
         fault("saturates_everywhere", "wide formats saturate as float8 does", "results_are_as_predicted",
               [] {
-                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                  return FaultHooks{.add = [](Format format, Bits left, Bits right) {
                       const FormatTraits& t = traits(format);
                       const Bits sum = HopArithmetic(format).add(left, right);
                       return is_infinite(format, sum) ? (sum & t.sign()) | t.largest() : sum;
@@ -262,21 +280,21 @@ const std::vector<Fault>& table() {
               }),
         fault("negative_zero_lost", "sums of -0 are +0", "scatter_is_pure_movement",
               [] {
-                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                  return FaultHooks{.add = [](Format format, Bits left, Bits right) {
                       const Bits sum = HopArithmetic(format).add(left, right);
                       return is_zero(format, sum) ? Bits{0} : sum;
                   }};
               }),
         fault("nan_keeps_its_payload", "NaN operands pass as they are", "results_are_as_predicted",
               [] {
-                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                  return FaultHooks{.add = [](Format format, Bits left, Bits right) {
                       if (is_nan(format, left)) return left;
                       return is_nan(format, right) ? right : HopArithmetic(format).add(left, right);
                   }};
               }),
         fault("ties_away_from_even", "the last place is off by one where a sum was inexact", "results_are_as_predicted",
               [] {
-                  return Tampering{.add = [](Format format, Bits left, Bits right) {
+                  return FaultHooks{.add = [](Format format, Bits left, Bits right) {
                       const Bits sum = HopArithmetic(format).add(left, right);
                       const bool exact =
                           !is_finite(format, sum) || is_zero(format, sum) || add_is_exact(format, left, right);
@@ -284,12 +302,19 @@ const std::vector<Fault>& table() {
                   }};
               }),
     };
-    return all;
 }
 
 }  // namespace
 
-std::span<const Fault> faults() { return table(); }
+std::span<const Fault> faults() {
+    static const std::vector<Fault> all = [] {
+        std::vector<Fault> table;
+        for (const auto part : {faults_of_schemes, faults_of_orders, faults_of_calls, faults_of_arithmetic})
+            for (Fault& each : part()) table.push_back(std::move(each));
+        return table;
+    }();
+    return all;
+}
 
 std::span<const Fault> faults_of_ranks() {
     static const std::vector<Fault> all = [] {

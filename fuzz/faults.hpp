@@ -1,4 +1,4 @@
-// Backends that are wrong on purpose: a campaign that does not see them proves nothing.
+// Backends with planted faults: a campaign that does not catch them shows nothing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,12 +15,12 @@ namespace samesum::fuzz {
 struct Fault {
     std::string_view name;
     std::string_view sentence;
-    std::string_view property;                        ///< which has to see it
+    std::string_view property;                        ///< that has to catch it
     std::function<std::unique_ptr<Backend>()> plant;  ///< null: planted in impl/, see Backend::plant()
     std::vector<Scheme> schemes{};                    ///< that show it; empty: all
 };
 [[nodiscard]] std::span<const Fault> faults();
-/// Those that impl/'s combines can be built with (impl/combine/combine.hpp).
+/// Faults that the combines of impl/ can be built with (impl/combine/combine.hpp).
 [[nodiscard]] std::span<const Fault> faults_of_ranks();
 
 }  // namespace samesum::fuzz

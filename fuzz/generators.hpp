@@ -1,5 +1,4 @@
-// RapidCheck generators of what campaigns vary: bit patterns, partials, routings, rings; and how to make a case
-// simpler.
+// RapidCheck generators of what campaigns vary: bit patterns, partials, routings, rings.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,32 +20,32 @@
 
 namespace samesum::fuzz {
 
-/// What a campaign keeps to; empty lists leave everything open.
+/// Restrictions of a campaign; an empty list means no restriction.
 struct Limits {
     std::vector<Format> formats{};
     std::vector<int> ranks{};
     std::vector<Scheme> schemes{};
-    std::uint64_t rows = 0, hidden = 0;    ///< of every call, where not 0
-    std::shared_ptr<const World> world{};  ///< that real ranks are open as
+    std::uint64_t rows = 0, hidden = 0;                ///< of every call; 0: any
+    std::shared_ptr<const CommunicatorSetup> setup{};  ///< of the open ranks; null: none
 
     [[nodiscard]] bool allows(Scheme scheme) const;
     [[nodiscard]] bool allows_ranks(int min, int max) const;
 };
 
-/// What a property needs is not to be had in the world that the case is drawn for.
-struct NotHere {};
+/// The open ranks cannot have the case that a property needs.
+struct Unavailable {};
 
 /// Draws from RapidCheck's generator without its combinators, whose allocations cost more than a case does. The mapping
-/// to ranges is our own integer work, so that a seed gives the same cases everywhere.
+/// to ranges uses integer arithmetic of its own, so that a seed gives the same cases on every machine.
 class Draw {
 public:
     Draw(const rc::Random& random, int size, const Limits* limits = nullptr)
         : random_(random), size_(size), limits_(limits) {}
-    /// What comes after next_side() is drawn from `second`.
+    /// Draws after next_side() come from `second`.
     Draw(const rc::Random& random, const rc::Random& second, int size, const Limits* limits)
         : random_(random), second_(second), size_(size), limits_(limits) {}
 
-    /// Side a is drawn. Real ranks are asked for side a once and for side b of several cases: it is b that varies.
+    /// Call it when side a is drawn. Real ranks run side a once for several cases with different sides b.
     void next_side() {
         if (second_) random_ = *std::exchange(second_, std::nullopt);
     }
@@ -54,7 +53,7 @@ public:
     [[nodiscard]] std::uint64_t bits() { return random_.next(); }
     /// 0 .. bound - 1; bound > 0.
     [[nodiscard]] std::uint64_t below(std::uint64_t bound);
-    /// least .. most, both included.
+    /// min .. max, both included.
     [[nodiscard]] int between(int min, int max);
     [[nodiscard]] bool one_in(std::uint64_t n) { return below(n) == 0; }
     template <class Container>
@@ -71,7 +70,7 @@ public:
     }
     /// RapidCheck's size: early cases are small, 100 is nominal.
     [[nodiscard]] int size() const { return size_; }
-    /// A float format, and a number of ranks between least and most, as the limits allow.
+    /// A float format, and a number of ranks from min to max, as the limits allow.
     [[nodiscard]] Format format();
     [[nodiscard]] int ranks(int min, int max);
     /// One of these, as the limits allow.
@@ -79,8 +78,8 @@ public:
     [[nodiscard]] Protocol protocol();
     [[nodiscard]] std::uint64_t hidden();
     [[nodiscard]] std::uint64_t fill();
-    /// Null where anything goes.
-    [[nodiscard]] const World* world() const { return limits_ == nullptr ? nullptr : limits_->world.get(); }
+    /// Null without real ranks.
+    [[nodiscard]] const CommunicatorSetup* setup() const { return limits_ == nullptr ? nullptr : limits_->setup.get(); }
     [[nodiscard]] std::uint64_t fixed_rows() const { return limits_ == nullptr ? 0 : limits_->rows; }
 
 private:
@@ -99,17 +98,17 @@ template <class T, class Function>
     };
 }
 
-/// Kinds of partials of one element; each tempts a different mistake.
+/// Kinds of partials of one element; each reveals different mistakes.
 enum class Data : std::uint8_t {
     wide,         ///< exponents over twice the precision
-    ladder,       ///< M, -M, 1 and the like: what is swallowed depends on the order
-    ties,         ///< halves of a last place
+    ladder,       ///< M, -M, 1 and the like: which values are absorbed depends on the order
+    ties,         ///< half units in the last place
     edges,        ///< zeros of both signs, subnormals, powers of two and their neighbours, the largest
     subnormal,    ///< subnormals and the smallest normals
-    saturating,   ///< around the largest: overflow on the way or not
-    infinite,     ///< an infinity or two among numbers
+    saturating,   ///< near the largest value: partial sums may overflow
+    infinite,     ///< one or two infinities among numbers
     not_numbers,  ///< NaNs with payloads among numbers
-    whole,        ///< small whole numbers: exact, so that no order shows
+    whole,        ///< small integers: exact, so that all orders agree
 };
 inline constexpr std::array all_data{Data::wide,       Data::ladder,   Data::ties,        Data::edges, Data::subnormal,
                                      Data::saturating, Data::infinite, Data::not_numbers, Data::whole};
@@ -117,25 +116,18 @@ inline constexpr std::array all_data{Data::wide,       Data::ladder,   Data::tie
 [[nodiscard]] Bits draw_edge(Draw& draw, Format format);
 [[nodiscard]] std::vector<Bits> draw_partials(Draw& draw, Format format, std::size_t count);
 [[nodiscard]] std::vector<Bits> draw_partials(Draw& draw, Format format, std::size_t count, Data data);
-/// Ring orders of `channels` channels: all the same, or several different ones. Throws NotHere.
-[[nodiscard]] Rings draw_rings(Draw& draw, int ranks, bool one_ring);
+/// Ring orders of `channels` channels: all the same, or several different ones. Throws Unavailable.
+[[nodiscard]] Rings draw_rings(Draw& draw, int ranks, bool same_ring);
 /// Rows of each rank, at least one row in all. `spread`: at least two ranks own rows.
 [[nodiscard]] std::vector<std::uint64_t> draw_sizes(Draw& draw, int ranks, bool equal, bool spread);
-/// Sizes whose buffer crosses borders between the channels of the side's call or ends beside one, and the token's
-/// element beside a border of a channel, a chunk or a pack of 16 bytes, or anywhere. The borders are those of the
-/// model's own schedule.
-void draw_straddling(Draw& draw, Case& c, Side& side);
-/// How a call is run, where that can be chosen.
-[[nodiscard]] LaunchMode draw_manner(Draw& draw);
+/// Sizes whose buffer crosses or ends beside borders between the channels of the side's call; the token's element lies
+/// beside a border of a channel, a chunk or a pack of 16 bytes, or anywhere. The borders are those of the model's
+/// schedule.
+void draw_across_borders(Draw& draw, Case& c, Side& side);
+/// How a call is launched, if that can be chosen.
+[[nodiscard]] LaunchMode draw_launch_mode(Draw& draw);
 
 [[nodiscard]] rc::Gen<Bits> edge_bits(Format format);
 [[nodiscard]] rc::Gen<std::vector<Bits>> partials(Format format, std::size_t count, Data data);
-
-/// Cases that are simpler in one respect each, the boldest steps first. None is more complicated, so that shrinking
-/// ends.
-[[nodiscard]] std::vector<Case> simpler(const Case& c);
-
-/// What a case tries, for histograms: one label for each aspect.
-[[nodiscard]] std::vector<std::string_view> classes(const Case& c);
 
 }  // namespace samesum::fuzz

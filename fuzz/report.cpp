@@ -1,4 +1,4 @@
-// Campaigns as documents.
+// Campaigns as JSON, JUnit XML and text.
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/report.hpp"
 
@@ -10,8 +10,6 @@
 #include <boost/version.hpp>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -20,6 +18,7 @@
 #include <utility>
 
 #include "model/support/files.hpp"
+#include "model/support/subprocess.hpp"
 
 namespace samesum::fuzz {
 
@@ -27,14 +26,12 @@ std::string commit() {
     // An installed samesum has the commit in a file beside its programs; a built one lies in its checkout.
     std::error_code error;
     const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-    const std::string command = "cat '" + (folder / "commit").string() + "' 2>/dev/null || git -C '" + folder.string() +
-                                "' describe --always --dirty 2>/dev/null";
     std::string text;
-    if (FILE* pipe = ::popen(command.c_str(), "r")) {
-        std::array<char, 128> buffer{};
-        while (std::fgets(buffer.data(), static_cast<int>(buffer.size()), pipe) != nullptr) text += buffer.data();
-        ::pclose(pipe);
-    }
+    if (const std::filesystem::path file = folder / "commit"; std::filesystem::is_regular_file(file, error))
+        text = read_file(file.string());
+    if (text.empty())
+        text = run_executable({"/usr/bin/env", "git", "-C", folder.string(), "describe", "--always", "--dirty"}, 20)
+                   .output;
     return text.empty() ? "unknown" : text.substr(0, text.find('\n'));
 }
 
@@ -61,13 +58,29 @@ std::uint64_t digest_of(std::span<const Tally> tallies) {
     return digest;
 }
 
-nlohmann::ordered_json json_of(const Head& head, std::span<const Tally> tallies, std::span<const FaultSearch> hunts,
-                               std::span<const Evidence> evidence) {
-    nlohmann::ordered_json document{{"seed", head.seed},
-                                    {"commit", head.commit},
-                                    {"backend", head.backend},
-                                    {"versions", head.versions},
-                                    {"digest", fmt::format("{:016x}", digest_of(tallies))}};
+nlohmann::ordered_json json_of(const RunInfo& head) {
+    nlohmann::ordered_json document{
+        {"seed", head.seed}, {"commit", head.commit}, {"backend", head.backend}, {"versions", head.versions}};
+    if (!head.backend_note.empty()) document["nccl_not_used"] = head.backend_note;
+    return document;
+}
+
+nlohmann::ordered_json json_of(std::span<const FaultSearch> searches) {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const FaultSearch& search : searches)
+        rows.push_back({{"fault", search.fault->name},
+                        {"sentence", search.fault->sentence},
+                        {"property", search.fault->property},
+                        {"caught", search.caught},
+                        {"cases", search.cases},
+                        {"case", search.example ? str(*search.example) : ""}});
+    return rows;
+}
+
+nlohmann::ordered_json json_of(const RunInfo& head, std::span<const Tally> tallies,
+                               std::span<const FaultSearch> searches, std::span<const Evidence> evidence) {
+    nlohmann::ordered_json document = json_of(head);
+    document["digest"] = fmt::format("{:016x}", digest_of(tallies));
     document["evidence"] = nlohmann::ordered_json::array();
     for (const Evidence& line : evidence) document["evidence"].push_back(line);
     document["properties"] = nlohmann::ordered_json::array();
@@ -77,7 +90,7 @@ nlohmann::ordered_json json_of(const Head& head, std::span<const Tally> tallies,
                                    {"differing", tally.differing},
                                    {"digest", fmt::format("{:016x}", tally.digest)},
                                    {"seconds", tally.seconds}};
-        if (tally.property->of_orders) row["telling"] = tally.order_sensitive;
+        if (tally.property->of_orders) row["order_sensitive"] = tally.order_sensitive;
         row["classes"] = tally.classes;
         if (tally.finding)
             row["finding"] = {{"kind", tally.finding->kind},
@@ -91,17 +104,11 @@ nlohmann::ordered_json json_of(const Head& head, std::span<const Tally> tallies,
     document["combinations"] = nlohmann::ordered_json::object();
     for (const auto& [combination, count] : all_combinations(tallies))
         document["combinations"][fmt::format("{} on {}", str(combination), combination.channels)] = count;
-    document["faults"] = nlohmann::ordered_json::array();
-    for (const FaultSearch& hunt : hunts)
-        document["faults"].push_back({{"fault", hunt.fault->name},
-                                      {"property", hunt.fault->property},
-                                      {"caught", hunt.caught},
-                                      {"cases", hunt.cases},
-                                      {"case", hunt.example ? str(*hunt.example) : ""}});
+    document["faults"] = json_of(searches);
     return document;
 }
 
-std::string junit_of(const Head& head, std::span<const Evidence> evidence) {
+std::string junit_of(const RunInfo& head, std::span<const Evidence> evidence) {
     boost::property_tree::ptree suite;
     for (const auto& [name, value] : {std::pair<const char*, std::string>{"seed", fmt::format("{}", head.seed)},
                                       {"commit", head.commit},
@@ -153,7 +160,7 @@ std::string finding_name(const Tally& tally) {
     return fmt::format("{}-{:08x}", tally.property->name, hash >> 32);
 }
 
-std::string finding_file(const Head& head, const Tally& tally) {
+std::string finding_file(const RunInfo& head, const Tally& tally) {
     const Finding& finding = tally.finding.value();
     return fmt::format("# {}: {}\n# seed {}, commit {}, {}\n# {}\n# found as: {}\n# kind: {}\n{}\nreplay: {}\n",
                        tally.property->name, tally.property->sentence, head.seed, head.commit, head.backend,
@@ -162,7 +169,7 @@ std::string finding_file(const Head& head, const Tally& tally) {
 
 namespace {
 
-/// What of this machine may matter to whoever reads the report: never values that could be secrets.
+/// The parts of the environment that matter for a bug report; never values that could be secrets.
 std::string environment() {
     std::string text;
     utsname system{};
@@ -182,7 +189,7 @@ std::string environment() {
 
 }  // namespace
 
-std::vector<std::string> write_bundles(const std::string& folder, const Head& head, std::span<const Tally> tallies,
+std::vector<std::string> write_bundles(const std::string& folder, const RunInfo& head, std::span<const Tally> tallies,
                                        const nlohmann::ordered_json& campaign) {
     std::vector<std::string> names;
     for (const Tally& tally : tallies) {
@@ -202,7 +209,7 @@ std::vector<std::string> write_bundles(const std::string& folder, const Head& he
 }
 
 std::string coverage_of(std::span<const Tally> tallies) {
-    // One line for all numbers of channels, the way they were reached.
+    // One line for all numbers of channels.
     std::vector<std::pair<Combination, std::pair<std::uint64_t, std::string>>> lines;
     for (const auto& [reached_on, count] : all_combinations(tallies)) {
         Combination combination = reached_on;

@@ -20,8 +20,8 @@ int main(int argc, char** argv) {
         Command{"bench", "time and bandwidth of all combines, side by side",
                 gpu::run_under_launcher(gpu::bench_command)},
     };
-    // Asked for only when wanted: ranks are forked, and no library of a GPU's may have started by then.
-    const bool asked = argc > 1 && std::string_view(argv[1]) == "--version";
+    // Only on demand: ranks are forks, and CUDA must not be initialised before them.
+    const bool wants_versions = argc > 1 && std::string_view(argv[1]) == "--version";
     return gpu::leave_launched_job(run_program(
-        argc, argv, commands, asked ? gpu::versions() : std::vector<std::pair<std::string, std::string>>{}));
+        argc, argv, commands, wants_versions ? gpu::versions() : std::vector<std::pair<std::string, std::string>>{}));
 }

@@ -8,8 +8,9 @@
 int main(int argc, char** argv) {
     using namespace samesum;
     const std::array commands{
-        Command{"order", "which order NCCL adds in: show, diff, check, invariance, enumerate, lint", order_command},
-        Command{"sum", "what an order makes of numbers: eval, witness, expect, reachable, mask", sum_command},
+        Command{"order", "the order in which NCCL adds: show, diff, invariance, enumerate, paths, lint, calls, check",
+                order_command},
+        Command{"sum", "the bits that an order gives: eval, witness, expect, reachable, mask", sum_command},
         Command{"teach", "lessons in the terminal, or as one page", teach_command},
     };
     return run_program(argc, argv, commands);

@@ -1,4 +1,4 @@
-// samesum verify: everything that decides a claim, in one ledger.
+// samesum verify: decides every claim and prints one ledger.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fnmatch.h>
@@ -13,24 +13,26 @@
 #include "model/support/files.hpp"
 #include "model/support/launcher.hpp"
 #include "model/support/options.hpp"
+#include "model/support/output.hpp"
 #include "model/support/progress.hpp"
+#include "model/support/subprocess.hpp"
+#include "model/support/temporary_folder.hpp"
 #include "proofs/claims/assumptions.hpp"
 #include "proofs/claims/vllm_scenario.hpp"
 #include "proofs/commands.hpp"
 #include "proofs/engine/obligation.hpp"
-#include "model/support/subprocess.hpp"
 
 namespace samesum {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// A program that stands beside this one and decides claims of its own; it writes its ledger as JSON.
+/// A program beside this one that decides claims of its own; it writes its ledger as JSON.
 struct Sibling {
     std::string program;
     std::vector<std::string> arguments;  ///< the ledger's file is added as the value of --json
-    std::string field;                   ///< of the JSON document that holds the ledger
-    Evidence if_lost;                    ///< the line that stands for a ledger that did not come
+    std::string field;                   ///< of the JSON document; holds the ledger
+    Evidence if_lost;                    ///< the line to use if there is no ledger
 };
 
 Sibling fuzz_program(std::uint64_t seed, std::uint64_t cases) {
@@ -47,7 +49,7 @@ Sibling fuzz_program(std::uint64_t seed, std::uint64_t cases) {
              .replay = "samesum fuzz"}};
 }
 
-/// Every scheme on real NCCL, judged by the model: on ranks of its own, or on those that a launcher started.
+/// Every scheme on real NCCL, compared with the model: on its own ranks, or on those that a launcher started.
 Sibling live_program(std::uint64_t seed, const std::optional<Launch>& launch, const std::string& launcher) {
     Sibling live{"samesum-impl",
                  {"run", "--properties", "--cases", "2", "--seed", fmt::format("{}", seed), "--launcher"},
@@ -70,8 +72,7 @@ std::string path_of(const Sibling& sibling) {
     return (fs::read_symlink("/proc/self/exe").parent_path() / sibling.program).string();
 }
 
-/// What the other processes of a launcher's job do: they keep ranks for the sibling that rank 0 runs, and leave the
-/// verdict to rank 0.
+/// What the other processes of a launcher's job do: they run ranks for the sibling that rank 0 runs; rank 0 decides.
 Exit serve(const Sibling& live) {
     // Rank 0 may have other claims to decide first.
     ::setenv("SAMESUM_JOIN_SECONDS", "900", 0);
@@ -81,7 +82,7 @@ Exit serve(const Sibling& live) {
     return Exit::as_claimed;
 }
 
-/// Runs the sibling and takes over its ledger. Where there is no GPU the live one has none: nothing, unless `required`.
+/// Runs the sibling and returns its ledger. Without a GPU the live one has none: nothing then, unless `required`.
 std::vector<Evidence> ledger_of(const Sibling& sibling, double limit, bool required) {
     const auto lost = [&](std::string why) {
         Evidence row = sibling.if_lost;
@@ -90,14 +91,14 @@ std::vector<Evidence> ledger_of(const Sibling& sibling, double limit, bool requi
     };
     const std::string program = path_of(sibling);
     if (!fs::exists(program)) return required ? lost(sibling.program + " is not built here") : std::vector<Evidence>{};
-    const std::string file =
-        (fs::temp_directory_path() / fmt::format("{}-{}.json", sibling.program, ::getpid())).string();
+    const TemporaryFolder folder;
+    const std::string file = folder.file("ledger.json");
     std::vector<std::string> command{program};
     command.insert(command.end(), sibling.arguments.begin(), sibling.arguments.end());
     command.insert(command.end(), {"--json", file});
     const ProgramResult run = run_executable(command, limit);
     std::vector<Evidence> ledger;
-    std::string why = run.why.empty() ? fmt::format("{} left with exit code {} and no ledger", sibling.program,
+    std::string why = run.why.empty() ? fmt::format("{} ended with exit code {} and without a ledger", sibling.program,
                                                     run.exit_code.value_or(-1))
                                       : sibling.program + ": " + run.why;
     try {
@@ -110,10 +111,8 @@ std::vector<Evidence> ledger_of(const Sibling& sibling, double limit, bool requi
         }
     } catch (const std::exception& error) {
         ledger.clear();
-        why = fmt::format("{}'s ledger is not readable: {}", sibling.program, error.what());
+        why = fmt::format("cannot read the ledger of {}: {}", sibling.program, error.what());
     }
-    std::error_code ignored;
-    fs::remove(file, ignored);
     return ledger.empty() ? lost(why) : ledger;
 }
 
@@ -122,7 +121,7 @@ bool is_float_format(const std::string& scope) {
                        [&](Format format) { return scope.starts_with(name(format)); });
 }
 
-/// Lines of one claim that came out alike for several formats become one line; the shortest witness stands for all.
+/// Merges lines of one claim with the same result for several formats; keeps the shortest witness.
 std::vector<Evidence> merged(const std::vector<Evidence>& ledger) {
     std::vector<Evidence> result;
     std::vector<std::size_t> formats;
@@ -158,16 +157,16 @@ bool wanted(std::span<const std::string> globs, const std::string& claim) {
 Exit verify(std::span<const std::string> arguments, const std::optional<Launch>& launch) {
     Options options(
         "verify [CLAIM...] [flags]",
-        "Decides every claim and prints the ledger: what was claimed, for what, how it was decided, what came\n"
-        "out, and a witness with its replay line where something is refuted.",
+        "Decides every claim and prints the ledger: the claim, its scope, how it was decided, the result, and\n"
+        "for refuted claims a witness with a line that replays it.",
         {"samesum verify", "samesum verify --json ledger.json", "samesum verify 'fixed_root_*'"});
     options.with_json().positional("CLAIM", -1);
     options.add()("backend", po::value<std::string>()->default_value("auto"),
-                  "model; nccl: real ranks on this machine's GPUs as well; auto: as well where there are GPUs")(
-        "seed", po::value<std::uint64_t>()->default_value(1), "of the random partials and cases")(
-        "quick", "fewer random cases")("jobs", po::value<int>()->default_value(2), "claims at a time")(
+                  "model; nccl: also real ranks on this machine's GPUs; auto: nccl if there are GPUs")(
+        "seed", po::value<std::uint64_t>()->default_value(1), "seed of the random partials and cases")(
+        "quick", "fewer random cases")("jobs", po::value<int>()->default_value(2), "number of claims at a time")(
         "launcher", po::value<std::string>()->default_value("auto"),
-        "whose processes are the real ranks: as samesum run has it; rank 0 decides and prints");
+        "the launcher that started the ranks, as in samesum run; rank 0 decides and prints");
     const bool leads = !launch || launch->rank == 0;
     if (!leads && std::find(arguments.begin(), arguments.end(), "--help") != arguments.end()) return Exit::as_claimed;
     if (!options.parse(arguments)) return Exit::as_claimed;
@@ -175,9 +174,9 @@ Exit verify(std::span<const std::string> arguments, const std::optional<Launch>&
     check_launcher(launcher);
     const std::string backend = options.get<std::string>("backend");
     if (backend != "auto" && backend != "model" && backend != "nccl")
-        throw UsageError(fmt::format("--backend '{}'; one of: auto, model, nccl", backend));
+        throw UsageError(fmt::format("--backend '{}': expected auto, model or nccl", backend));
     const int parallel = options.get<int>("jobs");
-    if (parallel < 1) throw UsageError("--jobs takes a number of 1 or more");
+    if (parallel < 1) throw UsageError(fmt::format("--jobs {}: expected 1 or more", parallel));
     const auto seed = options.get<std::uint64_t>("seed");
     const bool quick = options.has("quick");
     const std::vector<std::string> globs = options.words();
@@ -185,10 +184,10 @@ Exit verify(std::span<const std::string> arguments, const std::optional<Launch>&
     const Sibling live = live_program(seed, launch, launcher);
     if (!leads) return backend != "model" && wanted(globs, live.if_lost.claim) ? serve(live) : Exit::as_claimed;
 
-    constexpr double question_limit = 30;  // most take well under 1 s; a busy machine must not turn them red
-    std::vector<Inquiry> inquiries;
-    for (Inquiry& each : scenario_inquiries(seed))
-        if (wanted(globs, each.if_lost.claim)) inquiries.push_back(std::move(each));
+    constexpr double query_limit = 30;  // most take well under 1 s; a busy machine must not exceed it
+    std::vector<LedgerJob> jobs;
+    for (LedgerJob& each : scenario_jobs(seed))
+        if (wanted(globs, each.if_lost.claim)) jobs.push_back(std::move(each));
     std::vector<Obligation> chosen;
     for (const Obligation& obligation : obligations())
         if (!obligation.is_canary() && !obligation.slow && obligation.can_run() && wanted(globs, obligation.name))
@@ -196,32 +195,31 @@ Exit verify(std::span<const std::string> arguments, const std::optional<Launch>&
     constexpr double fuzz_limit = 40, live_limit = 240;
     const auto add = [&](const Sibling& sibling, double limit, bool required) {
         if (wanted(globs, sibling.if_lost.claim))
-            inquiries.push_back({sibling.if_lost, [=] { return ledger_of(sibling, limit, required); }, limit + 1});
+            jobs.push_back({sibling.if_lost, [=] { return ledger_of(sibling, limit, required); }, limit + 1});
     };
-    for (const Obligation& obligation : chosen) inquiries.push_back(inquiry(obligation, question_limit));
+    for (const Obligation& obligation : chosen) jobs.push_back(ledger_job(obligation, query_limit));
     add(fuzz_program(seed, quick ? 100 : 300), fuzz_limit, true);
     if (backend != "model") add(live, live_limit, backend == "nccl");
     for (const Obligation& obligation : obligations())
         if (obligation.is_canary() && wanted(globs, obligation.name))
-            inquiries.push_back(inquiry(obligation, question_limit));
-    if (inquiries.empty()) throw UsageError(fmt::format("no claim is called '{}'; see samesum verify", globs.front()));
+            jobs.push_back(ledger_job(obligation, query_limit));
+    if (jobs.empty()) throw UsageError(fmt::format("unknown claim '{}'; samesum verify lists all", globs.front()));
 
     Progress progress("verify");
-    const std::vector<Evidence> lines = inquire(inquiries, parallel, [&](std::size_t done) {
-        progress.update(fmt::format("{} of {} claims decided", done, inquiries.size()));
+    const std::vector<Evidence> lines = run_ledger_jobs(jobs, parallel, [&](std::size_t done) {
+        progress.update(fmt::format("{} of {} claims decided", done, jobs.size()));
     });
-    if (const auto file = options.find<std::string>("json")) {
-        nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-        for (const Evidence& evidence : lines) rows.push_back(evidence);
-        write_json(*file, {{"backend", backend},
-                           {"seed", seed},
-                           {"solver", solver_version()},
-                           {"assumptions", assumptions_as_json()},
-                           {"evidence", rows}});
-        if (*file == "-") return exit_code(lines);
-    }
-    fmt::print("{}", format_ledger(merged(lines), colourful(STDOUT_FILENO), assumption_ledger(chosen, lines)));
-    return exit_code(lines);
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const Evidence& evidence : lines) rows.push_back(evidence);
+    const std::string assumptions = assumption_ledger(chosen, lines);
+    return emit(options, format_ledger(merged(lines), colourful(STDOUT_FILENO), assumptions),
+                {{"backend", backend},
+                 {"seed", seed},
+                 {"solver", solver_version()},
+                 {"assumptions", assumptions_as_json()},
+                 {"assumptions_text", assumptions},
+                 {"evidence", rows}},
+                exit_code(lines));
 }
 
 }  // namespace
@@ -232,7 +230,7 @@ Exit verify_command(std::span<const std::string> arguments) {
     try {
         return verify(arguments, launch);
     } catch (const UsageError&) {
-        return Exit::usage;  // rank 0 says what is wrong
+        return Exit::usage;  // rank 0 reports it
     }
 }
 

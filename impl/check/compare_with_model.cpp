@@ -1,4 +1,4 @@
-// Bits are compared, element by element; the model is asked through its public interface alone.
+// Bits are compared, element by element; the model is used through its public interface only.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/check/compare_with_model.hpp"
 
@@ -28,7 +28,7 @@ const char* record_name(Collective collective) {
     return "";
 }
 
-/// What NCCL chose for the first reducing call that it spoke of; what it gathers or broadcasts has no order.
+/// NCCL's choice for the first reducing call in its log; gathers and broadcasts have no order.
 Forced choice_said(std::string_view said) {
     const std::size_t begin = said.find("Reduce");
     const auto choice = begin == std::string_view::npos ? std::nullopt : parse_choice_line(said.substr(begin));
@@ -59,7 +59,7 @@ samesum::Communicator described_communicator(const LiveRanks& ranks) {
     try {
         return communicator_of(record);
     } catch (const UsageError&) {
-        // Its links are not those of nodes made by NCCL_HOSTID: what the log says is taken as it is.
+        // The links are not those of nodes that NCCL_HOSTID makes: use the log's own description.
     }
     try {
         const samesum::NcclLog log = parse_nccl_log(ranks.start_log().text, "rank 0's log");
@@ -100,7 +100,7 @@ std::vector<std::span<const std::byte>> draw_partials(LiveRanks& ranks, const Co
     const std::uint64_t elements = run.routing.elements();
     for (int rank = 0; rank < ranks.ranks(); ++rank) {
         const auto buffer = ranks.input(rank, elements * static_cast<std::uint64_t>(traits(run.format).bytes()));
-        // Large buffers repeat a block whose odd length keeps rows from repeating each other.
+        // Large buffers repeat a block; its odd length keeps rows from being equal.
         const std::uint64_t block = std::min<std::uint64_t>(elements, (1 << 22) + 3);
         Random random = Random::of(seed, static_cast<std::uint64_t>(rank));
         for (std::uint64_t i = 0; i < block; ++i) store(run.format, buffer, i, random.spread(run.format, 6));
@@ -114,10 +114,19 @@ std::vector<std::span<const std::byte>> draw_partials(LiveRanks& ranks, const Co
     return partials;
 }
 
+namespace {
+
 std::uint64_t stride_of(std::uint64_t elements) {
     constexpr std::uint64_t max = std::uint64_t{1} << 24;
-    // An odd stride meets every place of a pack and of a chunk.
+    // An odd stride reaches every position within a pack and within a chunk.
     return elements <= max ? 1 : elements / max * 2 + 1;
+}
+
+}  // namespace
+
+std::uint64_t compared_elements(std::uint64_t elements) {
+    const std::uint64_t stride = stride_of(elements);
+    return (elements + stride - 1) / stride;
 }
 
 std::optional<Difference> first_difference(const samesum::Communicator& comm, const CombineRun& run,
@@ -157,7 +166,7 @@ std::string record_line(const LiveRanks& ranks, const ReduceGroup& group, std::s
         record["group"] = calls;
         record["index"] = index;
     }
-    // Of the whole group's elements, this call's.
+    // This call's part of the whole group's elements.
     std::uint64_t begin = 0;
     for (std::size_t i = 0; i < index; ++i) begin += group.calls[i].total(ranks.ranks());
     const std::uint64_t end = begin + call.total(ranks.ranks());

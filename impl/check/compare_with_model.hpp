@@ -1,4 +1,4 @@
-// The only file of impl/ that asks the model what should have come out; nothing that computes on a GPU includes it.
+// Compares what real ranks computed with what the model predicts. No file that computes on a GPU includes it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,31 +15,32 @@
 
 namespace samesum::gpu {
 
-/// The communicator that the ranks have open, as NCCL described it in its log. Throws Inconclusive when the log fits
-/// no topology that the model knows.
+/// The ranks' open communicator, as NCCL's log describes it. Throws Inconclusive when the log fits no topology that the
+/// model knows.
 [[nodiscard]] samesum::Communicator described_communicator(const LiveRanks& ranks);
 
-/// Draws every rank's partial of the run's routing into its input, and returns them.
+/// Writes random partials for the run's routing into the ranks' inputs, and returns them.
 std::vector<std::span<const std::byte>> draw_partials(LiveRanks& ranks, const CombineRun& run, std::uint64_t seed);
 
-/// One element whose bits are not the model's.
+/// The elements whose bits differ from the model's, and the first of them.
 struct Difference {
-    std::uint64_t elements = 0;  ///< how many of the compared ones differ
+    std::uint64_t elements = 0;  ///< how many of the compared elements differ
     std::uint64_t first = 0;
     Bits real = 0, modelled = 0;
     std::string tree;            ///< of the first
     std::vector<Bits> partials;  ///< of the first
     [[nodiscard]] std::string str(Format format) const;
 };
-/// Compares the [rows, hidden] result with what the model makes of the same partials: every element, or of large
-/// results every stride_of()-th. What NCCL said about its calls (`said`) is used only where the communicator's machine
-/// is not known, so that nothing else tells which algorithm NCCL chose.
-[[nodiscard]] std::uint64_t stride_of(std::uint64_t elements);
+/// How many elements of a result first_difference() compares: all, or of large results a sample at a fixed stride.
+[[nodiscard]] std::uint64_t compared_elements(std::uint64_t elements);
+/// Compares the [rows, hidden] result with the model's result for the same partials. NCCL's log lines about its calls
+/// (`said`) are used only where the communicator's machine is unknown: then nothing else tells which algorithm NCCL
+/// chose.
 [[nodiscard]] std::optional<Difference> first_difference(const samesum::Communicator& comm, const CombineRun& run,
                                                          std::span<const std::span<const std::byte>> partials,
                                                          std::span<const std::byte> result, std::string_view said);
 
-/// The orders of two combines, row by row, as the model predicts them from what first_difference() takes, too.
+/// The orders of two combines, row by row, as the model predicts them.
 class RowOrders {
 public:
     RowOrders(const samesum::Communicator& comm, const CombineRun& a, std::string_view said_of_a, const CombineRun& b,

@@ -1,4 +1,5 @@
-// Tokens are drawn once; routings place them. Invariance means that a token's bits do not notice.
+// A token's values depend on the token alone; routings place it in different rows. Invariance: its result has the same
+// bits everywhere.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/check/invariance_properties.hpp"
 
@@ -40,10 +41,10 @@ public:
                     base_.routing.hidden = options_.hidden;
                     base_.fault = options_.fault;
                     base_.ranks_per_node = options_.by_node;
-                    of_one_scheme();
+                    check_scheme();
                 }
             }
-            agreement(format);
+            check_agreement(format);
         }
         return std::move(ledger_);
     }
@@ -54,8 +55,8 @@ private:
     [[nodiscard]] bool equal_sizes_only() const { return base_.scheme == Scheme::reduce_scatter; }
     [[nodiscard]] std::uint64_t ranks() const { return static_cast<std::uint64_t>(ranks_.ranks()); }
 
-    /// One line of the ledger: `check` returns what went wrong, or nothing. Expected is that nothing does, unless the
-    /// model says that a token's order changes between the layouts that the check compares.
+    /// One line of the ledger. `check` returns what went wrong, or an empty text. The property is expected to hold
+    /// unless the model says that a token's order changes between the layouts that the check compares.
     void property(const std::string& claim, const std::string& sentence, const Check& check) {
         if (!options_.only.empty() && claim.find(options_.only) == std::string::npos) return;
         Evidence evidence;
@@ -89,10 +90,20 @@ private:
         ledger_.push_back(std::move(evidence));
     }
 
-    void of_one_scheme() {
-        const std::string scheme(samesum::name(base_.scheme));
-        const std::string named = scheme + (options_.by_node > 0 ? "_by_node_on_nccl_" : "_on_nccl_");
+    void check_scheme() {
+        check_bits();
+        check_invariance();
+        check_stream_and_buffers();
+    }
 
+    /// "fixed_root_on_nccl_": how the names of the scheme's properties begin.
+    [[nodiscard]] std::string claim_prefix() const {
+        return fmt::format("{}{}", samesum::name(base_.scheme),
+                           options_.by_node > 0 ? "_by_node_on_nccl_" : "_on_nccl_");
+    }
+
+    void check_bits() {
+        const std::string scheme(samesum::name(base_.scheme)), named = claim_prefix();
         property(named + "equals_model", scheme + " gives the model's bits, special values included",
                  [&](Random& random) {
                      for (const Data data : {Data::spread, Data::edges}) {
@@ -114,12 +125,17 @@ private:
                          return std::string("a fresh communicator gave other bits");
                      return std::string();
                  });
+    }
+
+    /// A token's bits do not depend on its place in the call, nor on what else is in the call.
+    void check_invariance() {
+        const std::string named = claim_prefix();
         property(named + "is_owner_invariant", "a token's bits do not depend on which rank owns it",
                  [&](Random& random) {
-                     // Whole shares of tokens change places; where sizes are free, the owners alone change.
+                     // Whole shares of tokens change places; where sizes may differ, only the owners change.
                      Layout here = even(random), there = here;
                      if (ranks() == 1) return same_tokens(here, there, random.next());
-                     const auto share = static_cast<std::ptrdiff_t>(options_.rows_a_rank);
+                     const auto share = static_cast<std::ptrdiff_t>(options_.rows_per_rank);
                      if (equal_sizes_only() || base_.scheme == Scheme::vllm_default) {
                          std::rotate(there.token_of_row.begin(), there.token_of_row.begin() + share,
                                      there.token_of_row.end());
@@ -135,7 +151,7 @@ private:
                  [&](Random& random) {
                      const Layout here = even(random);
                      Layout there = here;
-                     const std::uint64_t share = options_.rows_a_rank;
+                     const std::uint64_t share = options_.rows_per_rank;
                      for (std::uint64_t rank = 0; rank < ranks(); ++rank) {
                          const auto begin = there.token_of_row.begin() + static_cast<std::ptrdiff_t>(rank * share);
                          std::rotate(begin, begin + static_cast<std::ptrdiff_t>(1 + random.below(share - 1)),
@@ -145,7 +161,7 @@ private:
                  });
         property(named + "is_count_invariant", "a token's bits do not depend on what else is in the call",
                  [&](Random& random) {
-                     // More rows for every rank behind its own; for the dispatcher just one, which makes sizes unequal.
+                     // More rows after each rank's own; for the dispatcher one row, which makes the sizes unequal.
                      const Layout here = even(random);
                      Layout there{{}, {}};
                      std::uint64_t filler = here.token_of_row.size();
@@ -153,20 +169,23 @@ private:
                          const std::uint64_t more = equal_sizes_only()                     ? 3
                                                     : base_.scheme == Scheme::vllm_default ? rank == 0
                                                                                            : random.below(40);
-                         there.sizes.push_back(options_.rows_a_rank + more);
-                         for (std::uint64_t row = 0; row < options_.rows_a_rank; ++row)
-                             there.token_of_row.push_back(here.token_of_row[rank * options_.rows_a_rank + row]);
+                         there.sizes.push_back(options_.rows_per_rank + more);
+                         for (std::uint64_t row = 0; row < options_.rows_per_rank; ++row)
+                             there.token_of_row.push_back(here.token_of_row[rank * options_.rows_per_rank + row]);
                          for (std::uint64_t row = 0; row < more; ++row) there.token_of_row.push_back(filler++);
                      }
                      return same_tokens(here, there, random.next());
                  });
-        property(named + "is_routing_invariant", "a token's bits depend on nothing of the routing",
-                 [&](Random& random) {
-                     const Layout here = equal_sizes_only() ? even(random) : ragged(random);
-                     Layout there = equal_sizes_only() ? even(random) : ragged(random);
-                     shuffle(there.token_of_row, random);
-                     return same_tokens(here, there, random.next());
-                 });
+        property(named + "is_routing_invariant", "a token's bits do not depend on the routing", [&](Random& random) {
+            const Layout here = equal_sizes_only() ? even(random) : ragged(random);
+            Layout there = equal_sizes_only() ? even(random) : ragged(random);
+            shuffle(there.token_of_row, random);
+            return same_tokens(here, there, random.next());
+        });
+    }
+
+    void check_stream_and_buffers() {
+        const std::string named = claim_prefix();
         property(named + "waits_for_producer", "a producer that still runs on the same stream is waited for",
                  [&](Random& random) {
                      CombineRun run = base_;
@@ -202,8 +221,8 @@ private:
             });
     }
 
-    /// All schemes that add in rank order, and the exact one against itself, agree bit for bit.
-    void agreement(Format format) {
+    /// All schemes that add in rank order agree bit for bit.
+    void check_agreement(Format format) {
         std::vector<Scheme> ordered;
         for (const Scheme scheme : options_.schemes)
             if (is_ordered(scheme)) ordered.push_back(scheme);
@@ -237,8 +256,8 @@ private:
     }
 
     [[nodiscard]] Layout even(Random&) const {
-        Layout layout{std::vector<std::uint64_t>(ranks(), options_.rows_a_rank), {}};
-        layout.token_of_row.resize(ranks() * options_.rows_a_rank);
+        Layout layout{std::vector<std::uint64_t>(ranks(), options_.rows_per_rank), {}};
+        layout.token_of_row.resize(ranks() * options_.rows_per_rank);
         std::iota(layout.token_of_row.begin(), layout.token_of_row.end(), std::uint64_t{0});
         return layout;
     }
@@ -267,7 +286,7 @@ private:
         return options_.hidden * static_cast<std::uint64_t>(traits(base_.format).bytes());
     }
 
-    /// Writes the partials where the ranks find them: a token's values are a function of token, rank and seed alone.
+    /// Writes the partials into the ranks' inputs: a token's values are a function of token, rank and seed alone.
     std::vector<std::span<const std::byte>> write_partials(const Layout& layout, Data data, std::uint64_t seed) {
         const std::uint64_t bytes = layout.token_of_row.size() * row_bytes();
         std::vector<std::span<const std::byte>> partials;
@@ -310,7 +329,7 @@ private:
                    : std::string();
     }
 
-    /// Do tokens that are in both layouts come out with the same bits?
+    /// Compares the bits of the tokens that are in both layouts.
     std::string same_tokens(const Layout& here, const Layout& there, std::uint64_t seed) {
         const auto a = outcome(here, Data::spread, seed, base_);
         const std::string said_of_a = said_;
@@ -345,14 +364,14 @@ private:
     std::vector<Evidence> ledger_;
     Progress progress_{"properties"};
     int fresh_communicators_ = 0;
-    std::string said_;            ///< by NCCL, of the last combine
-    bool order_changes_ = false;  ///< by the model's word, in the property at hand
+    std::string said_;            ///< NCCL's log lines about the last combine
+    bool order_changes_ = false;  ///< in the current property, as the model predicts
 };
 
 }  // namespace
 
 std::vector<Evidence> check_properties(LiveRanks& ranks, const PropertyOptions& options) {
-    if (options.rows_a_rank < 2) throw UsageError("position invariance needs at least 2 rows a rank");
+    if (options.rows_per_rank < 2) throw UsageError("position invariance: expected at least 2 rows per rank");
     return Table(ranks, options).run();
 }
 

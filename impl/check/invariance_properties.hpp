@@ -16,15 +16,15 @@ namespace samesum::gpu {
 struct PropertyOptions {
     std::vector<Scheme> schemes;
     std::vector<Format> formats;
-    std::uint64_t rows_a_rank = 4, hidden = 512;
+    std::uint64_t rows_per_rank = 4, hidden = 512;
     std::uint64_t seed = 1;
     int cases = 4;               ///< for each property, scheme and format
-    int by_node = 0;             ///< sum over so many ranks of a node first; exchange_ordered and direct_ordered alone
-    std::string fault = "none";  ///< a planted mistake
+    int by_node = 0;             ///< first sum over this many ranks of a node; exchange_ordered, direct_ordered only
+    std::string fault = "none";  ///< a planted fault
     std::string only;            ///< properties whose names contain this
 };
 
-/// Runs the table; a rank that dies or NCCL's refusal makes a property inconclusive, not the run.
+/// Runs the table. A rank that dies or a refusal by NCCL makes that property inconclusive; the others still run.
 [[nodiscard]] std::vector<Evidence> check_properties(LiveRanks& ranks, const PropertyOptions& options);
 
 }  // namespace samesum::gpu

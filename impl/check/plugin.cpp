@@ -1,4 +1,4 @@
-// Results start as poison, so that a library that writes nothing is found out.
+// Results start as poison, so that a library that writes nothing is detected.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/check/plugin.hpp"
 
@@ -13,7 +13,7 @@ constexpr std::byte poison{0xa5};
 }
 
 Plugin::Plugin(const std::string& file) : file_(file) {
-    // A bare name would be looked for in the system's folders.
+    // dlopen would search the system's folders for a name without a slash.
     const std::string path = file.find('/') == std::string::npos ? "./" + file : file;
     void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw UsageError(fmt::format("--plugin {}: {}", file, ::dlerror()));

@@ -1,4 +1,4 @@
-// A sum of somebody else's, in a shared library, whose order is to be revealed.
+// A sum in a user's shared library, whose order is to be revealed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,8 +10,8 @@
 #include "model/sum/reveal.hpp"
 
 extern "C" {
-/// What the library exports as `samesum_sum`: adds `ranks` buffers of `elements` elements, host memory, into `result`.
-/// Returns 0 when it did. It may copy to a GPU and run a kernel there; it must have finished when it returns.
+/// The library exports this as `samesum_sum`: it adds `ranks` buffers of `elements` elements in host memory into
+/// `result` and returns 0 on success. It may use a GPU, but must have finished when it returns.
 using SamesumSum = int (*)(int ranks, std::size_t elements, const void* const* inputs, void* result);
 }
 
@@ -22,7 +22,7 @@ public:
     /// Throws UsageError when the file is no library or has no `samesum_sum`.
     explicit Plugin(const std::string& file);
 
-    /// Calls throw Inconclusive when the library says that it failed. The plug-in must outlive the result.
+    /// Calls throw Inconclusive when the library reports a failure. The plug-in must outlive the returned object.
     [[nodiscard]] SumUnderTest sum(Format format, int ranks, std::uint64_t elements);
 
 private:

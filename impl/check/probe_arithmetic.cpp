@@ -1,19 +1,20 @@
-// A judge, like judge.cpp: it asks the model's arithmetic and computes nothing of its own.
+// Like compare_with_model.cpp, it uses the model's arithmetic and computes nothing of its own.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/check/probe_arithmetic.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "model/arithmetic/hop_arithmetic.hpp"
 #include "model/arithmetic/random.hpp"
-#include "model/support/files.hpp"
 
 namespace samesum::gpu {
 namespace {
 
-/// Operand pairs; rank 1's value travels, rank 0 is the root.
+/// Operand pairs (rank 0's, rank 1's): rank 1 sends, rank 0 is the root.
 std::vector<std::pair<Bits, Bits>> operand_pairs(Format format, std::uint64_t pairs, std::uint64_t seed) {
     const FormatTraits& t = traits(format);
     std::vector<std::pair<Bits, Bits>> operands;
@@ -39,70 +40,92 @@ std::vector<std::pair<Bits, Bits>> operand_pairs(Format format, std::uint64_t pa
     return operands;
 }
 
+/// Reduces all pairs at once and compares each result with the model.
+ArithmeticRow probe_one(LiveRanks& ranks, ArithmeticRow row, std::uint64_t pairs, std::uint64_t seed) {
+    const Format format = row.format;
+    const auto operands = operand_pairs(format, pairs, seed);
+    const ReduceGroup group{
+        {{.collective = Collective::reduce, .count = operands.size(), .format = format, .operation = row.operation}},
+        false};
+    const std::uint64_t bytes = operands.size() * static_cast<std::uint64_t>(traits(format).bytes());
+    const auto root = ranks.input(0, bytes), sender = ranks.input(1, bytes);
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+        store(format, root, i, operands[i].first);
+        store(format, sender, i, operands[i].second);
+    }
+    std::span<const std::byte> result;
+    try {
+        result = ranks.run_data(group, row.said);
+    } catch (const Refusal& refusal) {
+        row.skipped = refusal.what();
+        return row;
+    }
+    const HopArithmetic hop(format);
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+        const auto [own, sent] = operands[i];
+        const Bits real = load(format, result, i);
+        const Bits left = hop.combine(row.operation, sent, own), right = hop.combine(row.operation, own, sent);
+        row.differ_sent_left += real != left ? 1 : 0;
+        row.differ_sent_right += real != right ? 1 : 0;
+        if (real != left && row.first.empty())
+            row.first = fmt::format("sent {} own {}: real {}, modelled {} (own left: {})", hex(format, sent),
+                                    hex(format, own), hex(format, real), hex(format, left), hex(format, right));
+    }
+    row.pairs = operands.size();
+    return row;
+}
+
 }  // namespace
 
-Exit probe_arithmetic(const Hardware& hardware, std::span<const Format> formats, std::uint64_t pairs,
-                      std::uint64_t seed, const std::optional<std::string>& json_file) {
+std::string ArithmeticRow::str() const {
+    const std::string what = fmt::format("{} {} {}", name(format), name(operation), protocol);
+    if (!skipped.empty()) return fmt::format("skipped: {}: {}", what, skipped);
+    return fmt::format("{}: {} pairs; {} differ with the sent operand left, {} with it right{}{}", what, pairs,
+                       differ_sent_left, differ_sent_right, first.empty() ? "" : "; first: ", first);
+}
+
+nlohmann::ordered_json to_json(const ArithmeticProbe& probe) {
+    auto rows = nlohmann::ordered_json::array(), skipped = nlohmann::ordered_json::array();
+    for (const ArithmeticRow& row : probe.rows) {
+        if (!row.skipped.empty()) {
+            skipped.push_back({{"format", name(row.format)},
+                               {"operation", name(row.operation)},
+                               {"protocol", row.protocol},
+                               {"why", row.skipped}});
+            continue;
+        }
+        rows.push_back({{"format", name(row.format)},
+                        {"operation", name(row.operation)},
+                        {"protocol", row.protocol},
+                        {"pairs", row.pairs},
+                        {"differ_sent_left", row.differ_sent_left},
+                        {"differ_sent_right", row.differ_sent_right},
+                        {"first", row.first},
+                        {"nccl_says", row.said}});
+    }
+    return {{"compared", probe.compared}, {"differ", probe.differing}, {"rows", rows}, {"skipped", skipped}};
+}
+
+ArithmeticProbe probe_arithmetic(const Hardware& hardware, std::span<const Format> formats, std::uint64_t pairs,
+                                 std::uint64_t seed, const std::function<void(const ArithmeticRow&)>& finished) {
     LiveRanks ranks({.ranks = 2}, hardware);
-    auto rows = nlohmann::ordered_json::array();
-    std::uint64_t compared = 0, differing = 0;
+    ArithmeticProbe probe;
     for (const char* protocol : {"LL", "LL128", "Simple"}) {
         ranks.open({.algorithms = "Ring", .protocols = protocol, .graph_file = "", .min_channels = ""});
         for (const Format format : formats)
             for (const Operation operation : {Operation::sum, Operation::prod, Operation::min, Operation::max}) {
-                const auto operands = operand_pairs(format, pairs, seed);
-                const ReduceGroup group{{{.collective = Collective::reduce,
-                                          .count = operands.size(),
-                                          .format = format,
-                                          .operation = operation}},
-                                        false};
-                const std::uint64_t bytes = operands.size() * static_cast<std::uint64_t>(traits(format).bytes());
-                const auto root = ranks.input(0, bytes), sender = ranks.input(1, bytes);
-                for (std::size_t i = 0; i < operands.size(); ++i) {
-                    store(format, root, i, operands[i].first);
-                    store(format, sender, i, operands[i].second);
-                }
-                std::string said;
-                std::span<const std::byte> result;
-                const std::string what = fmt::format("{} {} {}", name(format), name(operation), protocol);
-                try {
-                    result = ranks.run_data(group, said);
-                } catch (const Refusal& refusal) {
-                    fmt::print("skipped: {}: {}\n", what, refusal.what());
-                    continue;
-                }
-                // The operand from the sender is the left one, or the right one: NaN payloads may tell.
-                const HopArithmetic hop(format);
-                std::uint64_t sent_left = 0, sent_right = 0;
-                std::string first;
-                for (std::size_t i = 0; i < operands.size(); ++i) {
-                    const auto [own, sent] = operands[i];
-                    const Bits real = load(format, result, i);
-                    const Bits left = hop.combine(operation, sent, own), right = hop.combine(operation, own, sent);
-                    sent_left += real != left ? 1 : 0;
-                    sent_right += real != right ? 1 : 0;
-                    if (real != left && first.empty())
-                        first = fmt::format("sent {} own {}: real {}, modelled {} (own left: {})", hex(format, sent),
-                                            hex(format, own), hex(format, real), hex(format, left), hex(format, right));
-                }
-                compared += operands.size();
-                differing += std::min(sent_left, sent_right);
-                fmt::print("{}: {} pairs; {} differ with the sent operand left, {} with it right{}{}\n", what,
-                           operands.size(), sent_left, sent_right, first.empty() ? "" : "; first: ", first);
-                rows.push_back({{"format", name(format)},
-                                {"operation", name(operation)},
-                                {"protocol", protocol},
-                                {"pairs", operands.size()},
-                                {"differ_sent_left", sent_left},
-                                {"differ_sent_right", sent_right},
-                                {"first", first},
-                                {"nccl_says", said}});
+                ArithmeticRow row;
+                row.format = format;
+                row.operation = operation;
+                row.protocol = protocol;
+                row = probe_one(ranks, std::move(row), pairs, seed);
+                probe.compared += row.pairs;
+                probe.differing += std::min(row.differ_sent_left, row.differ_sent_right);
+                finished(row);
+                probe.rows.push_back(std::move(row));
             }
     }
-    if (json_file) write_json(*json_file, {{"compared", compared}, {"differ", differing}, {"rows", rows}});
-    fmt::print("{} of {} results as modelled\n", compared - differing, compared);
-    if (compared == 0) return Exit::inconclusive;
-    return differing == 0 ? Exit::as_claimed : Exit::not_as_claimed;
+    return probe;
 }
 
 }  // namespace samesum::gpu

@@ -1,4 +1,4 @@
-// Each scheme as the few calls it is. Chunks are byte ranges of the [rows, hidden] buffer.
+// Each scheme as a few NCCL calls and kernels. Chunks are byte ranges of the [rows, hidden] buffer.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/combine/combine.hpp"
 
@@ -20,7 +20,7 @@ constexpr bool faults_are_built = true;
 constexpr bool faults_are_built = false;
 #endif
 
-/// Not the model's: judge and judged share no dispatch.
+/// Not the model's own dispatch: the code under test shares none with the model that checks it.
 Scheme dispatched_here(Scheme scheme, const Routing& routing) {
     return indexing::dispatch(scheme == Scheme::vllm_default, routing.equal_sizes(), scheme, Scheme::reduce_scatter,
                               Scheme::reduce_per_owner);
@@ -28,7 +28,7 @@ Scheme dispatched_here(Scheme scheme, const Routing& routing) {
 
 using Range = indexing::Range<std::uint64_t>;
 
-/// Room for the largest chunk.
+/// Aligned bytes of the largest chunk.
 std::uint64_t largest_spaced(const CombineRequest& request) {
     const auto rows = std::max_element(request.routing.sizes.begin(), request.routing.sizes.end());
     return indexing::spaced(*rows * request.routing.hidden *
@@ -115,7 +115,7 @@ private:
 
     void reduce_scatter() {
         if (!routing_.equal_sizes())
-            throw UsageError(fmt::format("reduce_scatter takes equal sizes; these are {}", str_sizes(routing_.sizes)));
+            throw UsageError(fmt::format("reduce_scatter: sizes {}: expected equal sizes", str_sizes(routing_.sizes)));
         const std::uint64_t count = elements(comm_.rank());
         if (count > 0)
             comm_.check(
@@ -139,7 +139,7 @@ private:
                 move(indexing::scatter(number(request_.root), self(), number(peer), own(), bytes(peer)), workspace_,
                      result_, peer);
         });
-        // The root's own chunk is not worth a send, but it must wait for the reduce: it goes on the same stream.
+        // The root copies its own chunk instead of sending it; on the same stream, so the copy waits for the reduce.
         if (is_root)
             copy(result_, workspace_ + offset(request_.root), own_bytes(),
                  has(Fault::root_copy_on_other_stream) ? fault_stream() : stream_);
@@ -180,7 +180,7 @@ private:
     }
     [[nodiscard]] Sources sources(int count, auto&& values_of) const {
         if (count > max_ranks)
-            throw UsageError(fmt::format("{} ranks; ordered sums take at most {}", count, max_ranks));
+            throw UsageError(fmt::format("{} ranks: ordered sums expect at most {}", count, max_ranks));
         Sources in;
         in.count = count;
         const int first = has(Fault::ring_order) ? comm_.rank() + 1 : 0;
@@ -192,9 +192,9 @@ private:
                    has(Fault::missing_wait) ? fault_stream() : stream_);
     }
 
-    /// First each node's sums, in rank order within the node: of every chunk whose owner has the same place in its node
-    /// as this rank. Then, in node order, the sums of the own chunk, which the ranks of that place in the other nodes
-    /// hold. What crosses nodes is one chunk for each node, not one for each rank.
+    /// First sums within each node, in rank order: this rank sums every chunk whose owner has the same place in its
+    /// node. Then, in node order, the sums of the own chunk, which the ranks of that place in the other nodes hold. One
+    /// chunk for each node crosses the network, not one for each rank.
     void ordered_by_node() {
         const std::uint64_t in_node = number(request_.ranks_per_node), nodes = number(comm_.ranks()) / in_node;
         const std::uint64_t node = self() / in_node, place = self() % in_node;
@@ -207,9 +207,9 @@ private:
         for (std::uint64_t of_node = 0; of_node < nodes; ++of_node) {
             std::byte* const sum = sums + indexing::piece_at(of_node, piece);
             if (direct()) {
-                DirectSum mail{.partial = partial_, .result = sum};
-                for (std::uint64_t at = 0; at < in_node; ++at) mail.chunks[at] = bytes(owner(of_node, at));
-                launch_direct_sum(peers_->receive_slots(), mail, request_.format, accumulation(), stream_);
+                DirectSum node_sum{.partial = partial_, .result = sum};
+                for (std::uint64_t at = 0; at < in_node; ++at) node_sum.chunks[at] = bytes(owner(of_node, at));
+                launch_direct_sum(peers_->receive_slots(), node_sum, request_.format, accumulation(), stream_);
                 continue;
             }
             const Range mine = bytes(owner(of_node, place));
@@ -305,30 +305,31 @@ std::size_t workspace_bytes(const CombineRequest& request, int rank) {
 void combine(const CombineRequest& request, const void* partial, void* result, void* workspace, PeerMemory* peers,
              const Communicator& comm, cudaStream_t stream) {
     if (request.routing.ranks() != comm.ranks())
-        throw UsageError(
-            fmt::format("sizes name {} ranks; the communicator has {}", request.routing.ranks(), comm.ranks()));
+        throw UsageError(fmt::format("sizes of {} ranks: expected {}, as the communicator has", request.routing.ranks(),
+                                     comm.ranks()));
     if (request.root < 0 || request.root >= comm.ranks())
-        throw UsageError(fmt::format("root {}; 0 to {} would be right", request.root, comm.ranks() - 1));
+        throw UsageError(fmt::format("root {}: expected 0 to {}", request.root, comm.ranks() - 1));
     if (!traits(request.format).is_float)
-        throw UsageError(fmt::format("{} sums have no order; a floating-point format would be right",
-                                     samesum::name(request.format)));
+        throw UsageError(
+            fmt::format("{} sums have no order: expected a floating-point format", samesum::name(request.format)));
     if (request.fault != Fault::none && !faults_are_built)
-        throw UsageError("this build makes no planted faults; samesum-impl-faulty of a test build does");
+        throw UsageError("this build has no planted faults: expected samesum-impl-faulty of a test build");
     if (request.ranks_per_node != 0) {
         if (request.ranks_per_node < 0 || comm.ranks() % request.ranks_per_node != 0)
-            throw UsageError(fmt::format("{} ranks do not fill nodes of {}", comm.ranks(), request.ranks_per_node));
+            throw UsageError(
+                fmt::format("{} ranks are not a multiple of {} ranks per node", comm.ranks(), request.ranks_per_node));
         if (request.scheme != Scheme::exchange_ordered && request.scheme != Scheme::direct_ordered)
-            throw UsageError(fmt::format("{} knows no nodes; exchange_ordered or direct_ordered would be right",
+            throw UsageError(fmt::format("{} cannot sum by node: expected exchange_ordered or direct_ordered",
                                          samesum::name(request.scheme)));
         if (request.accumulation != Accumulation::per_hop)
-            throw UsageError("sums of nodes are rounded when they leave the node; per_hop would be right");
+            throw UsageError("a node's sum is rounded when it leaves the node: expected per_hop");
     }
     if (request.scheme == Scheme::direct_ordered) {
-        if (peers == nullptr) throw UsageError("direct_ordered needs the peers' memory");
+        if (peers == nullptr) throw UsageError("direct_ordered needs peer memory");
         const int together = request.ranks_per_node > 0 ? request.ranks_per_node : comm.ranks();
         if (peers->receive_slots().ranks != together)
-            throw UsageError(fmt::format("the peers' memory is of {} ranks; that of {} would be right",
-                                         peers->receive_slots().ranks, together));
+            throw UsageError(
+                fmt::format("peer memory of {} ranks: expected that of {}", peers->receive_slots().ranks, together));
     }
     Combine(request, partial, result, workspace, peers, comm, stream).run();
 }

@@ -1,4 +1,4 @@
-// The names under which mistakes are asked for.
+// The names of the faults, as --fault takes them.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/combine/planted_fault.hpp"
 

@@ -1,4 +1,4 @@
-// Mistakes that test builds can plant in a combine.
+// Faults that test builds can plant in a combine.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace samesum::gpu {
 
-/// Mistakes that a combine can be told to make, so that tests can show that they would be caught. Only builds with
-/// SAMESUM_FAULTS obey; others throw UsageError.
+/// Faults that a combine can be told to have, so that tests show that such a fault would be caught. Builds without
+/// SAMESUM_FAULTS throw UsageError.
 enum class Fault : std::uint8_t {
     none,
     root_is_owner,              ///< fixed_root reduces each chunk to its owner

@@ -15,7 +15,7 @@ Exit run_command(std::span<const std::string> arguments);
 Exit reveal_command(std::span<const std::string> arguments);
 Exit bench_command(std::span<const std::string> arguments);
 
-/// Names and versions of what the real backend is built with and of what it finds here.
+/// Names and versions of the GPU software that samesum was built with and that this machine has.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> versions();
 
 }  // namespace samesum::gpu

@@ -1,4 +1,4 @@
-// Every wrong value is answered with the flag's name and what would be right.
+// A wrong value is answered with the flag's name and what was expected.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/commands/flags.hpp"
 
@@ -6,23 +6,33 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
+#include <cstdio>
 #include <filesystem>
-#include <sstream>
+#include <nlohmann/json.hpp>
+
+#include "impl/ranks/launched_job.hpp"
+#include "model/support/numbers.hpp"
+#include "model/support/output.hpp"
+#include "model/support/text.hpp"
 
 extern char** environ;
 
 namespace samesum::gpu {
+namespace {
+
+constexpr std::int64_t max_ranks_flag = 1 << 20;
+
+}  // namespace
 
 void add_rank_flags(Options& options, const char* default_ranks) {
     add_launcher_flag(options);
     options.add()("ranks", po::value<std::string>()->default_value(default_ranks),
-                  "processes, one a rank; under a launcher as many as it started")(
+                  "processes, one for each rank; under a launcher as many as it started")(
         "ranks-per-node", po::value<int>()->default_value(0),
-        "ranks that NCCL takes for one node; they need as many GPUs (0: all ranks if the GPUs suffice, else 1)")(
+        "ranks of one node to NCCL; a node needs as many GPUs (0: all ranks if there are enough GPUs, else 1)")(
         "mps", po::value<std::string>()->default_value("auto"),
-        "auto, on, off: a private MPS daemon, so that ranks share a GPU without taking turns")(
-        "patience", po::value<double>()->default_value(60), "seconds after which a silent rank counts as hung")(
+        "auto, on, off: a private MPS daemon, so that ranks run on one GPU at the same time")(
+        "timeout", po::value<double>()->default_value(60), "seconds after which a silent rank counts as hung")(
         "algo", po::value<std::string>()->default_value(""), "NCCL_ALGO: ring, tree, pat")(
         "proto", po::value<std::string>()->default_value(""), "NCCL_PROTO: ll, ll128, simple")(
         "graph-file", po::value<std::string>()->default_value(""), "NCCL_GRAPH_FILE: rings and trees of a node")(
@@ -31,8 +41,8 @@ void add_rank_flags(Options& options, const char* default_ranks) {
 
 void add_launcher_flag(Options& options) {
     options.add()("launcher", po::value<std::string>()->default_value("auto"),
-                  "whose processes are the ranks: torchrun, mpi, slurm (by their environment variables; mpi: Open MPI, "
-                  "MPICH); none: own ones; auto: the launcher's if one started this");
+                  "each process of this launcher is one rank: torchrun, mpi (Open MPI, MPICH), slurm, recognised by "
+                  "their environment variables; none: start own ranks; auto: the launcher that started this process");
 }
 
 std::string ranks_flag(const Options& options) {
@@ -42,15 +52,19 @@ std::string ranks_flag(const Options& options) {
 
 LiveRanks::Options rank_options(const Options& options, const std::string& number) {
     LiveRanks::Options ranks;
-    ranks.ranks = static_cast<int>(whole_number(number, "ranks"));
+    ranks.ranks = static_cast<int>(whole_number(number, "--ranks", 1, max_ranks_flag));
     if (launched_job() != nullptr && ranks.ranks > launched_job()->ranks())
-        throw UsageError(fmt::format("--ranks {}; {} started {}: no more would be right", number,
-                                     launched_job()->launch().launcher, launched_job()->ranks()));
+        throw UsageError(fmt::format("--ranks {}: expected at most {}, which {} started", number,
+                                     launched_job()->ranks(), launched_job()->launch().launcher));
     ranks.ranks_per_node = options.get<int>("ranks-per-node");
-    ranks.timeout_s = options.get<double>("patience");
+    if (ranks.ranks_per_node < 0)
+        throw UsageError(fmt::format("--ranks-per-node {}: expected 0 or more", ranks.ranks_per_node));
+    ranks.timeout_s = options.get<double>("timeout");
+    if (!(ranks.timeout_s > 0))
+        throw UsageError(fmt::format("--timeout {:g}: expected seconds, more than 0", ranks.timeout_s));
     const auto mps = options.get<std::string>("mps");
     if (mps != "auto" && mps != "on" && mps != "off")
-        throw UsageError(fmt::format("--mps '{}'; auto, on or off would be right", mps));
+        throw UsageError(fmt::format("--mps '{}': expected auto, on or off", mps));
     ranks.mps = mps == "on" ? MpsUse::on : mps == "off" ? MpsUse::off : MpsUse::automatic;
     return ranks;
 }
@@ -66,21 +80,19 @@ NcclEnvironment nccl_environment(const Options& options) {
     return environment;
 }
 
-std::vector<std::string> list_of(const std::string& text, const char* flag) {
+std::vector<std::string> list_of(std::string_view text, const char* flag) {
     std::vector<std::string> parts;
-    std::stringstream stream(text);
-    for (std::string part; std::getline(stream, part, ',');)
-        if (!part.empty()) parts.push_back(part);
-    if (parts.empty()) throw UsageError(fmt::format("--{} names nothing; a,b,c would be right", flag));
+    for (const std::string_view part : split(text, ','))
+        if (!part.empty()) parts.emplace_back(part);
+    if (parts.empty()) throw UsageError(fmt::format("--{} is empty: expected a,b,c", flag));
     return parts;
 }
 
-std::uint64_t whole_number(const std::string& text, const char* flag) {
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (text.empty() || error != std::errc{} || end != text.data() + text.size())
-        throw UsageError(fmt::format("--{} '{}' is no whole number", flag, text));
-    return number;
+std::vector<Format> formats_flag(const Options& options) {
+    std::vector<Format> formats;
+    for (const std::string& word : list_of(options.get<std::string>("dtype"), "dtype"))
+        formats.push_back(parse_format(word));
+    return formats;
 }
 
 std::vector<std::string> nccl_variables() {
@@ -93,15 +105,41 @@ std::vector<std::string> nccl_variables() {
 
 std::string describe_run(const LiveRanks& ranks) {
     const Hardware& hardware = ranks.hardware();
-    std::string text = fmt::format("# NCCL {}, CUDA {}, driver for CUDA {}, {} x {} sm_{}\n# {} ranks, {} a node{}\n",
+    const Placement& placement = ranks.placement();
+    std::string text = fmt::format("# NCCL {}, CUDA {}, driver for CUDA {}, {} x {} sm_{}\n# {} ranks, {} per node{}",
                                    str(hardware.nccl), hardware.runtime, hardware.driver, hardware.gpus.size(),
                                    hardware.gpus.front(), hardware.compute_capability, ranks.ranks(),
-                                   ranks.placement().ranks_per_node, ranks.uses_mps() ? ", sharing GPUs by MPS" : "");
+                                   placement.ranks_per_node, ranks.uses_mps() ? ", sharing GPUs by MPS" : "");
     if (launched_job() != nullptr)
-        text.insert(text.size() - 1, fmt::format(", by {} on {} host{}", launched_job()->launch().launcher,
-                                                 ranks.placement().hosts, ranks.placement().hosts > 1 ? "s" : ""));
+        text += fmt::format(", by {} on {} host{}", launched_job()->launch().launcher, placement.hosts,
+                            placement.hosts > 1 ? "s" : "");
+    text += "\n";
     for (const std::string& variable : nccl_variables()) text += "# " + variable + "\n";
     return text;
+}
+
+nlohmann::ordered_json run_json(const LiveRanks& ranks) {
+    const Hardware& hardware = ranks.hardware();
+    return {{"nccl", str(hardware.nccl)},
+            {"cuda", hardware.runtime},
+            {"driver", hardware.driver},
+            {"gpu", hardware.gpus.front()},
+            {"gpus", hardware.gpus.size()},
+            {"compute_capability", hardware.compute_capability},
+            {"ranks", ranks.ranks()},
+            {"ranks_per_node", ranks.placement().ranks_per_node},
+            {"mps", ranks.uses_mps()},
+            {"launcher", launched_job() != nullptr ? launched_job()->launch().launcher : "none"},
+            {"hosts", ranks.placement().hosts},
+            {"environment", nccl_variables()}};
+}
+
+LiveText::LiveText(const Options& options) : silent_(json_alone(options)) {}
+
+void LiveText::print(std::string_view text) const {
+    if (silent_) return;
+    fmt::print("{}", text);
+    std::fflush(stdout);
 }
 
 }  // namespace samesum::gpu

@@ -1,4 +1,4 @@
-// Stands in for the GPU's files in builds without CUDA and NCCL.
+// Replaces ranks/gpu_worker.cpp and versions.cpp in builds without CUDA and NCCL.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/commands/commands.hpp"
 #include "impl/ranks/gpu_worker.hpp"

@@ -1,10 +1,9 @@
-// samesum run: one combine on real ranks, or the table of properties, or how many routings a second.
+// samesum run: one combine on real ranks, or the table of properties, or the number of routings per second.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "impl/check/compare_with_model.hpp"
@@ -13,15 +12,17 @@
 #include "impl/commands/commands.hpp"
 #include "impl/commands/flags.hpp"
 #include "model/arithmetic/random.hpp"
-#include "model/support/files.hpp"
+#include "model/support/output.hpp"
 #include "model/support/progress.hpp"
 
 namespace samesum::gpu {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 std::vector<Scheme> schemes_of(const Options& options) {
     const auto text = options.get<std::string>("scheme");
-    // The fastest ordered scheme, whichever it is here, is judged as the one that assumes least.
+    // All ordered schemes give the same bits: "auto" is compared with the one whose order assumes least.
     if (text == "auto" && !options.has("properties")) return {Scheme::gather_ordered};
     if (text == "all") return {all_schemes.begin(), all_schemes.end()};
     std::vector<Scheme> schemes;
@@ -32,14 +33,47 @@ std::vector<Scheme> schemes_of(const Options& options) {
 Routing routing_of(const Options& options, int ranks) {
     Routing routing;
     routing.hidden = options.get<std::uint64_t>("hidden");
-    if (routing.hidden == 0) throw UsageError("--hidden 0; at least 1 would be right");
+    if (routing.hidden == 0) throw UsageError("--hidden 0: expected 1 or more");
     routing.sizes = options.has("sizes") ? parse_sizes(options.get<std::string>("sizes"), ranks)
                                          : equal_sizes(options.get<std::uint64_t>("rows"), ranks);
     return routing;
 }
 
-/// The sizes are drawn anew for every routing, so that nothing can be kept from the one before.
-void measure_routings(LiveRanks& ranks, CombineRun run, double seconds, std::uint64_t seed) {
+/// Throws UsageError for a combination of flags that no scheme can run.
+void check_flags(const Options& options, int ranks, const std::vector<Scheme>& schemes) {
+    if (const int root = options.get<int>("root"); root < 0 || root >= ranks)
+        throw UsageError(fmt::format("--root {}: expected 0 to {}", root, ranks - 1));
+    const int in_node = options.get<int>("by-node");
+    if (in_node < 0 || (in_node > 0 && ranks % in_node != 0))
+        throw UsageError(fmt::format("--by-node {}: expected a divisor of {} ranks, or 0", in_node, ranks));
+    for (const Scheme scheme : schemes)
+        if (in_node > 0 && scheme != Scheme::exchange_ordered && scheme != Scheme::direct_ordered)
+            throw UsageError(fmt::format(
+                "--by-node: {} cannot sum by node; expected --scheme exchange_ordered,direct_ordered", name(scheme)));
+    (void)parse_fault(options.get<std::string>("fault"));
+    if (const int cases = options.get<int>("cases"); cases < 1)
+        throw UsageError(fmt::format("--cases {}: expected 1 or more", cases));
+}
+
+/// The flags' combine, but for scheme and format.
+CombineRun run_of(const Options& options, const Routing& routing) {
+    CombineRun run;
+    run.fastest = options.get<std::string>("scheme") == "auto";
+    run.routing = routing;
+    run.root = options.get<int>("root");
+    run.accumulation = parse_accumulation(options.get<std::string>("rounding"));
+    run.fault = options.get<std::string>("fault");
+    run.ranks_per_node = options.get<int>("by-node");
+    run.captured = options.has("captured");
+    run.in_place = options.has("in-place");
+    run.shift = options.get<int>("shift");
+    run.delay_s = options.get<double>("delay-ms") / 1000;
+    run.guards = true;
+    return run;
+}
+
+/// Random sizes for every routing, so that nothing can be reused from the one before.
+Json measure_routings(LiveRanks& ranks, CombineRun run, double seconds, std::uint64_t seed, const LiveText& text) {
     Random random(seed);
     const std::uint64_t rows = run.routing.rows();
     (void)draw_partials(ranks, run, seed);
@@ -55,12 +89,15 @@ void measure_routings(LiveRanks& ranks, CombineRun run, double seconds, std::uin
         (void)ranks.combine(run);
         ++done;
     }
-    const double took = monotonic_seconds() - begin;
-    fmt::print("{}: {} routings of {} x {} {} in {:.2f} s: {:.0f} a second\n", name(run.scheme), done, rows,
-               run.routing.hidden, name(run.format), took, static_cast<double>(done) / took);
+    const double took = monotonic_seconds() - begin, per_second = static_cast<double>(done) / took;
+    text.print(fmt::format("{}: {} routings of {} x {} {} in {:.2f} s: {:.0f} per second\n", name(run.scheme), done,
+                           rows, run.routing.hidden, name(run.format), took, per_second));
+    return {{"scheme", name(run.scheme)},   {"dtype", name(run.format)}, {"rows", rows},
+            {"hidden", run.routing.hidden}, {"routings", done},          {"seconds", took},
+            {"per_second", per_second}};
 }
 
-Exit properties(LiveRanks& ranks, const Options& options, const std::vector<Format>& formats) {
+Exit check_table(LiveRanks& ranks, const Options& options, const std::vector<Format>& formats) {
     PropertyOptions table;
     table.schemes = schemes_of(options);
     table.formats = formats;
@@ -71,41 +108,57 @@ Exit properties(LiveRanks& ranks, const Options& options, const std::vector<Form
     table.only = options.get<std::string>("only");
     if (options.has("hidden")) table.hidden = options.get<std::uint64_t>("hidden");
     const std::vector<Evidence> ledger = check_properties(ranks, table);
-    if (const auto file = options.find<std::string>("json")) {
-        nlohmann::ordered_json lines = nlohmann::ordered_json::array();
-        for (const Evidence& evidence : ledger) {
-            lines.emplace_back();
-            to_json(lines.back(), evidence);
-        }
-        write_json(*file, {{"nccl", str(ranks.hardware().nccl)},
-                           {"gpu", ranks.hardware().gpus.front()},
-                           {"gpus", ranks.hardware().gpus.size()},
-                           {"ranks", ranks.ranks()},
-                           {"ranks_per_node", ranks.placement().ranks_per_node},
-                           {"fault", table.fault},
-                           {"ledger", lines}});
+    Json lines = Json::array();
+    for (const Evidence& evidence : ledger) {
+        lines.emplace_back();
+        to_json(lines.back(), evidence);
     }
-    if (table.fault == "none") {
-        fmt::print("{}", format_ledger(ledger, colourful(STDOUT_FILENO)));
-        return exit_code(ledger);
-    }
-    // A planted fault is caught when a property that ought to hold does not.
+    Json json = run_json(ranks);
+    json["fault"] = table.fault;
+    json["ledger"] = std::move(lines);
+    if (table.fault == "none")
+        return emit(options, format_ledger(ledger, colourful(STDOUT_FILENO)), json, exit_code(ledger));
+
+    // A planted fault is caught when a property that should hold does not.
     std::string by;
     for (const Evidence& evidence : ledger)
         if (evidence.expected == Verdict::upheld && evidence.verdict == Verdict::refuted &&
             by.find(evidence.claim) == std::string::npos)
             by += (by.empty() ? "" : ", ") + evidence.claim;
-    fmt::print("fault {}: {}\n", table.fault, by.empty() ? "NOT CAUGHT" : "caught by " + by);
-    return by.empty() ? Exit::not_as_claimed : Exit::as_claimed;
+    json["caught_by"] = by;
+    return emit(options, fmt::format("fault {}: {}\n", table.fault, by.empty() ? "NOT CAUGHT" : "caught by " + by),
+                json, by.empty() ? Exit::not_as_claimed : Exit::as_claimed);
 }
 
-}  // namespace
+/// Runs one combine on random data and compares it with the model.
+Json compare_one(LiveRanks& ranks, const CombineRun& run, std::uint64_t seed, const LiveText& text, bool& as_modelled) {
+    const auto partials = draw_partials(ranks, run, seed);
+    const CombineOutcome outcome = ranks.combine(run);
+    const std::uint64_t elements = run.routing.elements(), compared = compared_elements(elements);
+    const auto result = ranks.result(elements * static_cast<std::uint64_t>(traits(run.format).bytes()));
+    const auto found = first_difference(described_communicator(ranks), run, partials, result, outcome.said);
+    const std::string difference = found ? found->str(run.format) : "";
+    as_modelled = !found && outcome.damage.empty();
 
-Exit run_command(std::span<const std::string> arguments) {
+    std::string digests;
+    for (const std::uint64_t digest : outcome.digests) digests += fmt::format("{:016x} ", digest);
+    text.print(fmt::format("{}{} {}: {}{}\n", run.fastest ? "auto: " : "", outcome.ran, name(run.format), digests,
+                           found ? difference
+                           : !outcome.damage.empty()
+                               ? outcome.damage
+                               : fmt::format("the model's bits, {} of {} elements", compared, elements)));
+    if (!outcome.said.empty()) text.print(fmt::format("  NCCL: {}\n", outcome.said));
+    return {{"scheme", outcome.ran},      {"auto", run.fastest},          {"dtype", name(run.format)},
+            {"sizes", run.routing.sizes}, {"hidden", run.routing.hidden}, {"digests", outcome.digests},
+            {"nccl_says", outcome.said},  {"equals_model", !found},       {"difference", difference},
+            {"damage", outcome.damage},   {"compared", compared},         {"elements", elements}};
+}
+
+Options run_options() {
     Options options(
         "run [flags]",
-        "One combine on real ranks with real NCCL: prints a digest of each rank's rows and the first element\n"
-        "whose bits are not the model's. With --properties, the table of what must hold for each scheme.",
+        "One combine on real ranks with real NCCL: prints a digest of each rank's rows and the first element whose\n"
+        "bits differ from the model's. With --properties, the table of the properties of each scheme.",
         {"samesum run --scheme fixed_root --ranks 4 --sizes 3,0,5,1 --hidden 2048",
          "samesum run --scheme all --ranks 8 --rows 64 --dtype float16 --captured",
          "samesum run --scheme direct_ordered --by-node 2 --ranks 8", "samesum run --properties --ranks 4",
@@ -114,115 +167,76 @@ Exit run_command(std::span<const std::string> arguments) {
     options.with_json();
     add_rank_flags(options, "4");
     options.add()("scheme", po::value<std::string>()->default_value("all"),
-                  "a scheme, several by commas, all, or auto: the fastest that adds in rank order")(
+                  "schemes, separated by commas; all; or auto: the fastest that adds in rank order")(
         "sizes", po::value<std::string>(), "rows of each rank: 3,0,5,1")(
-        "rows", po::value<std::uint64_t>()->default_value(64), "rows in all, shared equally, when --sizes is absent")(
+        "rows", po::value<std::uint64_t>()->default_value(64), "rows in all, shared equally, without --sizes")(
         "hidden", po::value<std::uint64_t>()->default_value(2048), "elements of a row")(
-        "dtype", po::value<std::string>()->default_value("bfloat16"), "a format, or several by commas")(
+        "dtype", po::value<std::string>()->default_value("bfloat16"), "formats, separated by commas")(
         "root", po::value<int>()->default_value(0), "of fixed_root and reduce_broadcast")(
         "rounding", po::value<std::string>()->default_value("per_hop"), "of the ordered schemes: per_hop, fp32_once")(
         "by-node", po::value<int>()->default_value(0),
-        "sum over so many ranks of a node first, then over the nodes (0: over all ranks at once)")(
-        "captured", "run it from a CUDA graph")("in-place", "let the result be the rank's own rows of its partial")(
-        "shift", po::value<int>()->default_value(0), "elements by which buffers are off their alignment")(
-        "delay-ms", po::value<double>()->default_value(0), "a producer still running on the stream")(
+        "sum first over this number of ranks of a node, then over the nodes (0: over all ranks at once)")(
+        "captured", "run it from a CUDA graph")("in-place", "the result takes the place of the rank's own rows")(
+        "shift", po::value<int>()->default_value(0), "elements by which the buffers are misaligned")(
+        "delay-ms", po::value<double>()->default_value(0), "length of a producer kernel that still runs on the stream")(
         "seed", po::value<std::uint64_t>()->default_value(1), "of the data")(
         "properties", "check the table of properties instead")("only", po::value<std::string>()->default_value(""),
                                                                "properties whose names contain this")(
         "cases", po::value<int>()->default_value(4), "cases of each property")(
-        "speed", po::value<double>()->default_value(0), "instead: run random routings for so many seconds")(
-        "fault", po::value<std::string>()->default_value("none"), "a planted mistake, in test builds");
+        "speed", po::value<double>()->default_value(0), "instead: run random routings for this number of seconds")(
+        "fault", po::value<std::string>()->default_value("none"), "a planted fault, in test builds");
+    return options;
+}
+
+}  // namespace
+
+Exit run_command(std::span<const std::string> arguments) {
+    Options options = run_options();
     if (!options.parse(arguments)) return Exit::as_claimed;
     const LiveRanks::Options placing = rank_options(options, ranks_flag(options));
     const auto schemes = schemes_of(options);
-    std::vector<Format> formats;
-    for (const std::string& word : list_of(options.get<std::string>("dtype"), "dtype"))
-        formats.push_back(parse_format(word));
+    const std::vector<Format> formats = formats_flag(options);
     const Routing routing = options.has("properties") ? Routing{} : routing_of(options, placing.ranks);
     const NcclEnvironment environment = nccl_environment(options);
-    if (const int root = options.get<int>("root"); root < 0 || root >= placing.ranks)
-        throw UsageError(fmt::format("--root {}; 0 to {} would be right", root, placing.ranks - 1));
-    const int in_node = options.get<int>("by-node");
-    if (in_node < 0 || (in_node > 0 && placing.ranks % in_node != 0))
-        throw UsageError(fmt::format("--by-node {}: {} ranks do not fill nodes of so many", in_node, placing.ranks));
-    if (in_node > 0)
-        for (const Scheme scheme : schemes)
-            if (scheme != Scheme::exchange_ordered && scheme != Scheme::direct_ordered)
-                throw UsageError(
-                    fmt::format("--by-node: {} knows no nodes; --scheme exchange_ordered,direct_ordered "
-                                "would be right",
-                                name(scheme)));
-    (void)parse_fault(options.get<std::string>("fault"));
-    if (options.get<int>("cases") < 1) throw UsageError("--cases is less than 1; then nothing would be checked");
+    check_flags(options, placing.ranks, schemes);
+    CombineRun run = run_of(options, routing);
 
-    const Hardware hardware = probe_hardware();
-    LiveRanks ranks(placing, hardware);
+    const LiveText text(options);
+    LiveRanks ranks(placing, probe_hardware());
     ranks.open(environment);
-    fmt::print("{}", describe_run(ranks));
-    if (options.has("properties")) return properties(ranks, options, formats);
+    text.print(describe_run(ranks));
+    if (options.has("properties")) return check_table(ranks, options, formats);
 
+    const auto seed = options.get<std::uint64_t>("seed");
+    const double speed_seconds = options.get<double>("speed");
     bool all_equal = true;
-    std::uint64_t compared = 0;
-    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    Json combines = Json::array(), skipped = Json::array(), speeds = Json::array();
     for (const Format format : formats)
         for (const Scheme scheme : schemes) {
-            CombineRun run;
             run.scheme = scheme;
-            run.fastest = options.get<std::string>("scheme") == "auto";
-            run.routing = routing;
             run.format = format;
-            run.root = options.get<int>("root");
-            run.accumulation = parse_accumulation(options.get<std::string>("rounding"));
-            run.fault = options.get<std::string>("fault");
-            run.ranks_per_node = options.get<int>("by-node");
-            run.captured = options.has("captured");
-            run.in_place = options.has("in-place");
-            run.shift = options.get<int>("shift");
-            run.delay_s = options.get<double>("delay-ms") / 1000;
-            run.guards = true;
             if (scheme == Scheme::reduce_scatter && !routing.equal_sizes() && schemes.size() > 1) {
-                fmt::print("{}: skipped: takes equal sizes\n", name(scheme));
-                continue;
-            }
-            if (options.get<double>("speed") > 0) {
+                text.print(fmt::format("{}: skipped: takes equal sizes\n", name(scheme)));
+                skipped.push_back({{"scheme", name(scheme)}, {"dtype", name(format)}, {"why", "takes equal sizes"}});
+            } else if (speed_seconds > 0) {
                 run.guards = false;
-                measure_routings(ranks, run, options.get<double>("speed"), options.get<std::uint64_t>("seed"));
-                ++compared;
-                continue;
+                speeds.push_back(measure_routings(ranks, run, speed_seconds, seed, text));
+            } else {
+                bool as_modelled = false;
+                combines.push_back(compare_one(ranks, run, seed, text, as_modelled));
+                all_equal = all_equal && as_modelled;
             }
-            const auto partials = draw_partials(ranks, run, options.get<std::uint64_t>("seed"));
-            const CombineOutcome outcome = ranks.combine(run);
-            const auto result = ranks.result(routing.elements() * static_cast<std::uint64_t>(traits(format).bytes()));
-            const auto difference =
-                first_difference(described_communicator(ranks), run, partials, result, outcome.said);
-            all_equal = all_equal && !difference && outcome.damage.empty();
-            ++compared;
-            fmt::print("{}{} {}: ", run.fastest ? "auto, that is " : "", outcome.ran, name(format));
-            for (const std::uint64_t digest : outcome.digests) fmt::print("{:016x} ", digest);
-            fmt::print("{}\n", difference ? difference->str(format)
-                               : !outcome.damage.empty()
-                                   ? outcome.damage
-                                   : fmt::format("the model's bits, {} of {} elements",
-                                                 (routing.elements() + stride_of(routing.elements()) - 1) /
-                                                     stride_of(routing.elements()),
-                                                 routing.elements()));
-            if (!outcome.said.empty()) fmt::print("  NCCL: {}\n", outcome.said);
-            rows.push_back({{"scheme", outcome.ran},
-                            {"dtype", name(format)},
-                            {"sizes", routing.sizes},
-                            {"hidden", routing.hidden},
-                            {"digests", outcome.digests},
-                            {"nccl_says", outcome.said},
-                            {"equals_model", !difference},
-                            {"difference", difference ? difference->str(format) : ""}});
         }
-    if (const auto file = options.find<std::string>("json"))
-        write_json(*file, {{"nccl", str(hardware.nccl)},
-                           {"gpu", hardware.gpus.front()},
-                           {"rings", ranks.start_log().rings},
-                           {"combines", rows}});
-    if (compared == 0) return Exit::inconclusive;
-    return all_equal ? Exit::as_claimed : Exit::not_as_claimed;
+    const bool nothing_ran = combines.empty() && speeds.empty();
+    Json json = run_json(ranks);
+    json["rings"] = ranks.start_log().rings;
+    json["combines"] = std::move(combines);
+    json["speed"] = std::move(speeds);
+    json["skipped"] = std::move(skipped);
+    return emit(options, "", json,
+                nothing_ran ? Exit::inconclusive
+                : all_equal ? Exit::as_claimed
+                            : Exit::not_as_claimed);
 }
 
 }  // namespace samesum::gpu

@@ -1,4 +1,4 @@
-// CUDA's handles are made and freed here alone.
+// CUDA's handles are created and freed only here.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/device/cuda.hpp"
 
@@ -98,7 +98,7 @@ DeviceBuffer::DeviceBuffer(std::size_t bytes) : size_(bytes) {
     check(cudaMalloc(&fresh, bytes), "cudaMalloc");
     data_ = static_cast<std::byte*>(fresh);
     check(cudaMemset(data_, poison, bytes), "cudaMemset");
-    // The poison lands before any other stream's work does.
+    // The poison is written before any other stream's work.
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
@@ -119,7 +119,7 @@ void DeviceBuffer::poison_all(cudaStream_t stream) const {
 
 void DeviceBuffer::reserve(std::size_t bytes) {
     if (bytes <= size_) return;
-    *this = DeviceBuffer();  // the old one goes before the new one comes
+    *this = DeviceBuffer();  // freed before the new allocation
     *this = DeviceBuffer(bytes);
 }
 

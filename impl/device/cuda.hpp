@@ -1,4 +1,4 @@
-// Owners of CUDA's handles, and errors that say which call failed.
+// Owners of CUDA's handles, and errors that name the call that failed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace samesum::gpu {
 
-/// A CUDA call failed: the question that led to it stays unanswered.
+/// A CUDA call failed.
 struct CudaError : Inconclusive {
     CudaError(cudaError_t result, const char* call, std::source_location where);
     cudaError_t code;
@@ -27,13 +27,13 @@ struct DeviceTraits {
 };
 [[nodiscard]] int device_count();
 [[nodiscard]] DeviceTraits device_traits(int device);
-/// "0000:1b:00.0": which GPU of the host it is, whatever number it has in this process.
+/// "0000:1b:00.0": identifies the GPU on its host, whatever its number in this process.
 [[nodiscard]] std::string device_bus(int device);
 /// 13000 as "13.0".
 [[nodiscard]] std::string cuda_runtime_version();
 [[nodiscard]] std::string cuda_driver_version();
 
-/// A non-blocking stream of the device it was made for.
+/// A non-blocking stream of one device.
 class Stream {
 public:
     explicit Stream(int device);
@@ -57,7 +57,7 @@ public:
 
     [[nodiscard]] cudaEvent_t get() const { return event_; }
     void record(cudaStream_t stream) const;
-    /// Work put on `stream` from now on waits for the recorded point.
+    /// Work enqueued on `stream` from now on waits for the recorded point.
     void hold(cudaStream_t stream) const;
     [[nodiscard]] static double milliseconds(const Event& from, const Event& to);
 
@@ -65,7 +65,7 @@ private:
     cudaEvent_t event_ = nullptr;
 };
 
-/// Device memory, full of `poison` at birth so that an unwritten result shows.
+/// Device memory, filled with `poison` when allocated so that an unwritten result shows.
 class DeviceBuffer {
 public:
     static constexpr unsigned char poison = 0xa5;
@@ -79,7 +79,7 @@ public:
     [[nodiscard]] std::byte* data() const { return data_; }
     [[nodiscard]] std::size_t size() const { return size_; }
     void poison_all(cudaStream_t stream) const;
-    /// At least so many bytes, poisoned when that takes a new allocation.
+    /// Ensures at least so many bytes; a new allocation is poisoned.
     void reserve(std::size_t bytes);
 
 private:
@@ -87,7 +87,7 @@ private:
     std::size_t size_ = 0;
 };
 
-/// Work captured once and launched many times.
+/// A CUDA graph: work captured once and launched many times.
 class Graph {
 public:
     Graph(cudaStream_t stream, const std::function<void()>& work);

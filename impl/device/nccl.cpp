@@ -1,4 +1,4 @@
-// NCCL's communicators are made and freed here alone.
+// NCCL's communicators are created and freed only here.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/device/nccl.hpp"
 
@@ -7,8 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "impl/commands/commands.hpp"
-#include "impl/device/cuda.hpp"
+#include "model/support/numbers.hpp"
 
 namespace samesum::gpu {
 namespace {
@@ -36,11 +35,7 @@ NcclVersion nccl_version() {
     return {version / 10000, version / 100 % 100, version % 100};
 }
 
-std::vector<std::pair<std::string, std::string>> versions() {
-    return {{"CUDA", cuda_runtime_version()},
-            {"NCCL", fmt::format("{}.{}.{} (header), {} (library found)", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH,
-                                 str(nccl_version()))}};
-}
+NcclVersion nccl_header_version() { return {NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH}; }
 
 ncclDataType_t nccl_type(Format format) {
     switch (format) {
@@ -88,7 +83,7 @@ ncclRedOp_t nccl_operation(Operation operation) {
         case Operation::premulsum:
             break;
     }
-    throw UsageError("premulsum needs a communicator and a scalar; sum, prod, min, max and avg would be right");
+    throw UsageError("premulsum needs a communicator and a scalar: expected sum, prod, min, max or avg");
 }
 
 std::string fresh_unique_id() {
@@ -102,8 +97,11 @@ std::string fresh_unique_id() {
 Communicator::Communicator(int ranks, int rank, std::string_view text) : rank_(rank), ranks_(ranks) {
     ncclUniqueId id{};
     ensure(text.size() == 2 * sizeof id.internal, "a unique id of the right length");
-    for (std::size_t i = 0; i < sizeof id.internal; ++i)
-        id.internal[i] = static_cast<char>(std::stoi(std::string(text.substr(2 * i, 2)), nullptr, 16));
+    for (std::size_t i = 0; i < sizeof id.internal; ++i) {
+        const auto byte = integer_in<unsigned char>(text.substr(2 * i, 2), 16);
+        ensure(byte.has_value(), "a unique id in hexadecimal");
+        id.internal[i] = static_cast<char>(*byte);
+    }
     gpu::check(ncclCommInitRank(&comm_, ranks, id, rank), "ncclCommInitRank", rank, nullptr);
 }
 
@@ -113,13 +111,13 @@ Communicator::Communicator(const Communicator& whole, int color) {
     gpu::check(ncclCommCount(comm_, &ranks_), "ncclCommCount", whole.rank(), comm_);
 }
 
-Communicator::Communicator(ncclComm_t lent) : comm_(lent), lent_(true) {
+Communicator::Communicator(ncclComm_t borrowed) : comm_(borrowed), borrowed_(true) {
     gpu::check(ncclCommUserRank(comm_, &rank_), "ncclCommUserRank", -1, comm_);
     gpu::check(ncclCommCount(comm_, &ranks_), "ncclCommCount", rank_, comm_);
 }
 
 Communicator::~Communicator() {
-    if (comm_ == nullptr || lent_) return;
+    if (comm_ == nullptr || borrowed_) return;
     std::fprintf(stderr, "samesum: rank %d's communicator was not closed; aborting it\n", rank_);
     abort();
 }

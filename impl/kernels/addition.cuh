@@ -24,9 +24,9 @@ __device__ To bits_as(const From& from) {
     return to;
 }
 
-/// How one format's values are stored, added in place (one at a time, and in registers as `Packed`, two where the
-/// hardware does), and added in float32. NaN results are the hardware's, which are
-/// also NCCL's: 0x7fffffff, 0x7fff, 0x7f; float64 keeps a payload.
+/// How one format's values are stored, added in the format (one at a time, and as `Packed` in registers, two at a time
+/// where the hardware can), and added in float32. NaN results are the hardware's, which are also NCCL's: 0x7fffffff,
+/// 0x7fff, 0x7f; float64 keeps a payload.
 template <Format format>
 struct Number;
 
@@ -109,7 +109,7 @@ struct Number<Format::float8_e4m3> : Number8<__NV_E4M3> {};
 template <>
 struct Number<Format::float8_e5m2> : Number8<__NV_E5M2> {};
 
-/// What an element passes through between the first source and the result.
+/// The operations on an element from the first source to the result.
 template <Format format>
 struct PerHop {
     using Stored = typename Number<format>::Stored;
@@ -118,7 +118,7 @@ struct PerHop {
     static __device__ Sum add(Sum sum, Stored a) { return Number<format>::add(sum, a); }
     static __device__ Stored last(Sum sum) { return sum; }
 
-    /// The same of eight bytes at once.
+    /// The same for eight bytes at once.
     using WordSum = std::uint64_t;
     static __device__ void first_word(WordSum& sum, std::uint64_t word) { sum = word; }
     static __device__ void add_word(WordSum& sum, std::uint64_t word) {
@@ -167,13 +167,14 @@ struct Fp32Once {
     }
 };
 
-/// Elements that travel together.
+/// Elements that one load or store moves.
 template <class Stored, int width>
 struct alignas(sizeof(Stored) * width) Pack {
     Stored element[width];
 };
 
-/// launch(Rule<format>{}) for the rule that the two name. Integers throw UsageError: their sums have no order.
+/// Calls launch(Rule<format>{}) with the rule of this format and accumulation. Integer formats throw UsageError: their
+/// sums have no order.
 void with_rule(Format format, Accumulation accumulation, auto&& launch) {
     // float32 and float64 are never narrowed.
     const bool once = accumulation == Accumulation::fp32_once;
@@ -191,7 +192,7 @@ void with_rule(Format format, Accumulation accumulation, auto&& launch) {
         case Format::float8_e5m2:
             return once ? launch(Fp32Once<Format::float8_e5m2>{}) : launch(PerHop<Format::float8_e5m2>{});
         default:
-            throw UsageError("ordered sums are of floating-point formats; integer sums have no order");
+            throw UsageError("ordered sums expect a floating-point format; integer sums have no order");
     }
 }
 

@@ -1,4 +1,4 @@
-// The GPU's clock, by which kernels wait and give up.
+// The GPU's clock, for delays and timeouts in kernels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

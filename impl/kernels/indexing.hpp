@@ -1,8 +1,8 @@
-// Where everything lies and who sends what to whom: the index arithmetic of the combines, over any integer type.
+// The index arithmetic of the combines over any integer type: offsets, counts, and which rank sends what to which.
 // SPDX-License-Identifier: Apache-2.0
 //
-// proofs/ executes these templates over a solver's integers, so what is proved is what runs. A solver takes every path
-// at once: choices are select(), never if. All amounts are non-negative.
+// proofs/ executes these templates over a solver's integers, so the proved code is the code that runs. A solver follows
+// every path at once: choices are select(), never if. All amounts are non-negative.
 #pragma once
 
 namespace samesum::gpu::indexing {
@@ -26,14 +26,14 @@ struct Range {
     Int offset, count;
 };
 
-// --- Chunks: rank after rank in the [rows, hidden] buffer ---
+// --- Chunks: one rank's rows after another's in the [rows, hidden] buffer ---
 
-/// Where the next rank's rows begin; rank 0's begin at 0.
+/// The first row of the next rank; rank 0's is 0.
 template <class Int>
 [[nodiscard]] constexpr Int next_first_row(const Int& first_row, const Int& rows) {
     return first_row + rows;
 }
-/// A rank's part of the buffer, in the unit in which a row counts `row`: bytes or elements.
+/// A rank's part of the buffer, in bytes or elements; `row` is the length of a row in that unit.
 template <class Int>
 [[nodiscard]] constexpr Range<Int> chunk(const Int& first_row, const Int& rows, const Int& row) {
     return {first_row * row, rows * row};
@@ -41,17 +41,17 @@ template <class Int>
 
 // --- The workspace ---
 
-/// Received chunks begin 256 bytes apart or more, so that sums read them as aligned as a buffer of their own.
+/// Received chunks begin at multiples of 256 bytes, so that sums read them as aligned as separate buffers.
 template <class Int>
 [[nodiscard]] constexpr Int spaced(const Int& bytes) {
     return (bytes + Int(255)) / Int(256) * Int(256);
 }
-/// Where the chunk received from a rank begins, each being of `own` bytes.
+/// The offset of the chunk received from a rank; each has `own` bytes.
 template <class Int>
 [[nodiscard]] constexpr Int received_at(const Int& rank, const Int& own) {
     return rank * spaced(own);
 }
-/// Where the own chunk lies in a rank's whole partial, `all` bytes each, one after another.
+/// The offset of the own chunk within the gathered partials, which have `all` bytes each.
 template <class Int>
 [[nodiscard]] constexpr Int gathered_at(const Int& rank, const Int& all, const Int& own_offset) {
     return rank * all + own_offset;
@@ -71,8 +71,7 @@ template <class Int>
 
 // --- Groups of sends and receives ---
 
-/// What a rank exchanges with one peer within a group; it goes through the peers in rank order. Counts of 0 are no
-/// calls.
+/// A rank's exchange with one peer within a group of calls; peers follow in rank order. A count of 0 makes no call.
 template <class Int>
 struct Move {
     Range<Int> sent;      ///< of the buffer that is sent from
@@ -88,7 +87,7 @@ template <class Int>
             {none, select(self == root, none, select(peer == root, own.count, none))}};
 }
 
-/// exchange_ordered: every rank sends every other that one's chunk of its partial, and reads its own where it lies.
+/// exchange_ordered: every rank sends to every other rank that rank's chunk of its partial; its own chunk is not moved.
 template <class Int>
 [[nodiscard]] constexpr Move<Int> exchange(const Int& self, const Int& peer, const Range<Int>& own,
                                            const Range<Int>& peers) {
@@ -129,7 +128,7 @@ template <class Int>
     return {{theirs.offset, select(peer == place, none, theirs.count)},
             {piece_at(peer, piece), select(peer == place, none, mine.count)}};
 }
-/// Between the ranks of one place: from the node's sums to the others' sums, whose beginnings offsets count from.
+/// Between the ranks of one place: from the node's sums to the other nodes' sums. Offsets count from their beginnings.
 template <class Int>
 [[nodiscard]] constexpr Move<Int> across_nodes(const Int& node, const Int& peer, const Int& mine, const Int& theirs,
                                                const Int& piece) {
@@ -147,14 +146,14 @@ template <class Int>
 [[nodiscard]] constexpr Int tiles_of(const Int& bytes, const Int& tile) {
     return (bytes + tile - Int(1)) / tile;
 }
-/// How many of the tile's lines are sent to the owner of a chunk of `bytes`: those that hold some of it, and one at
-/// least, which tells the owner that the sender has come so far.
+/// How many of the tile's lines are sent to the owner of a chunk of `bytes`: those that hold part of it, but at least
+/// one, whose flag tells the owner that the sender has reached this step.
 template <class Int>
 [[nodiscard]] constexpr Int tile_lines_of(const Int& bytes, const Int& tile, const Int& lines) {
     const Int begin = tile * lines * Int(line_data);
     return clamp(tiles_of(bytes - smaller(begin, bytes), Int(line_data)), Int(1), lines);
 }
-/// Where a line's word lies in the chunk, in bytes.
+/// The offset of a line's word in the chunk, in bytes.
 template <class Int>
 [[nodiscard]] constexpr Int word_at(const Int& line, const Int& word) {
     return line * Int(line_data) + word * Int(8);
@@ -162,14 +161,14 @@ template <class Int>
 
 // --- Which scheme runs ---
 
-/// vLLM's dispatch: what vllm_default stands for depends on whether all ranks own as many rows.
+/// vLLM's dispatch: the scheme of vllm_default depends on whether all ranks own equally many rows.
 template <class Bool, class Scheme>
 [[nodiscard]] constexpr Scheme dispatch(const Bool& is_vllm_default, const Bool& equal_sizes, const Scheme& scheme,
                                         const Scheme& when_equal, const Scheme& otherwise) {
     return select(is_vllm_default, select(equal_sizes, when_equal, otherwise), scheme);
 }
 
-/// vLLM's gate: whether batch-invariant serving takes fixed_root; with 2 ranks every path is one addition.
+/// vLLM's gate: whether batch-invariant serving uses fixed_root. With 2 ranks every path is one addition.
 template <class Bool, class Int>
 [[nodiscard]] constexpr Bool gate(const Bool& batch_invariant, const Int& ranks) {
     return batch_invariant && Int(2) < ranks;

@@ -1,4 +1,4 @@
-// The simplest kernels that reach a limit, so that what a combine takes can be held against it.
+// The simplest kernels that reach a limit; a combine's time is compared with theirs.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -25,7 +25,7 @@ __global__ __launch_bounds__(threads) void read_all(const uint4* from, uint4* si
             seen.w ^= loaded[u].w;
         }
     }
-    // Never true for the zeros that it reads, but the compiler cannot know.
+    // Never true, since the memory holds zeros; the compiler cannot know that and keeps the loads.
     if ((seen.x ^ seen.y ^ seen.z ^ seen.w) == 0x5eed5eed) sink[threadIdx.x] = seen;
 }
 

@@ -1,4 +1,4 @@
-// What the hardware can do at best: kernels that only read or only write other ranks' memory, or do nothing.
+// The hardware's limits: kernels that only read or only write other ranks' memory, or do nothing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,12 +9,12 @@
 
 namespace samesum::gpu {
 
-/// Reads `bytes` (a multiple of 16) from a peer's memory, and keeps nothing. Four 16-byte loads of each thread are on
-/// their way at once; more, and TMA's bulk copies, are no faster on H200s.
+/// Reads `bytes` (a multiple of 16) from a peer's memory and stores nothing. Each thread has four 16-byte loads in
+/// flight; more, or TMA's bulk copies, are no faster on H200s.
 void launch_peer_read(const std::byte* from, std::byte* sink, std::uint64_t bytes, cudaStream_t stream);
 /// Writes `bytes` (a multiple of 16) of one value into a peer's memory.
 void launch_peer_write(std::byte* to, std::uint64_t bytes, cudaStream_t stream);
-/// What a launch costs by itself.
+/// An empty kernel: the cost of a launch.
 void launch_nothing(cudaStream_t stream);
 
 }  // namespace samesum::gpu

@@ -1,4 +1,4 @@
-// The kernels that add what one rank holds; direct.cu has the one that ranks run together.
+// The kernels that add buffers of one rank; direct_sum.cu has the kernel that ranks run together.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -12,8 +12,8 @@ namespace {
 
 constexpr int threads = 512;
 
-/// An exact sum as an integer in units of the format's smallest subnormal, in 32-bit limbs that hold their carries
-/// until the end: order cannot matter, integers add associatively.
+/// An exact sum as an integer in units of the format's smallest subnormal, in 32-bit limbs whose carries are propagated
+/// at the end. Integer addition is associative, so the order cannot matter.
 template <int fraction_bits, int exponent_bits, bool has_infinity, int width>
 class ExactSum {
 public:
@@ -49,16 +49,16 @@ public:
         if (positive_infinity_ || negative_infinity_)
             return (negative_infinity_ ? sign : 0) | (saturates ? largest : infinity);
         if (all_negative_zero_) return sign;
-        settle_carries();
+        propagate_carries();
         const bool negative = limb_[limbs - 1] < 0;
         if (negative) {
             for (int i = 0; i < limbs; ++i) limb_[i] = -limb_[i];
-            settle_carries();
+            propagate_carries();
         }
         int length = 0;
         for (int i = limbs - 1; i >= 0 && length == 0; --i)
             if (limb_[i] != 0) length = 32 * i + 64 - __clzll(limb_[i]);
-        // A significand of fraction_bits + 1 bits stays; with its leading bit it adds one to the exponent field below.
+        // A significand of fraction_bits + 1 bits is kept; its leading bit adds one to the exponent field below.
         const int cut = length > fraction_bits + 1 ? length - (fraction_bits + 1) : 0;
         std::uint64_t kept = 0;
         for (int i = 0; i < fraction_bits + 1; ++i) kept |= static_cast<std::uint64_t>(bit(cut + i)) << i;
@@ -75,7 +75,7 @@ public:
 private:
     static __device__ std::uint64_t nan_result() { return width == 64 ? 0xfff8000000000000ull : nan; }
     __device__ bool bit(int i) const { return (limb_[i / 32] >> (i % 32)) & 1; }
-    __device__ void settle_carries() {
+    __device__ void propagate_carries() {
         for (int i = 0; i + 1 < limbs; ++i) {
             limb_[i + 1] += limb_[i] >> 32;
             limb_[i] &= 0xffffffff;
@@ -86,7 +86,7 @@ private:
     bool is_nan_ = false, positive_infinity_ = false, negative_infinity_ = false, all_negative_zero_ = true;
 };
 
-/// An exact sum holds many registers; a smaller block leaves each thread enough.
+/// An exact sum needs many registers; a smaller block leaves each thread enough.
 constexpr int exact_threads = 128;
 
 template <class Stored, class Exact>
@@ -100,13 +100,13 @@ __global__ __launch_bounds__(exact_threads) void sum_exactly(const __grid_consta
     }
 }
 
-/// Adds packs first, first + stride, ... of all sources in their order; everything lies `offset` bytes further on.
+/// Adds packs first, first + stride, ... of all sources in their order, all at `offset` bytes from their beginnings.
 template <class Rule, int width>
 __device__ void add_packs(const Sources& sources, std::byte* result, std::uint64_t offset, std::uint64_t packs,
                           std::uint64_t first, std::uint64_t stride) {
     using Stored = typename Rule::Stored;
     using Block = Pack<Stored, width>;
-    constexpr int in_flight = 8;  // loads of so many ranks are under way before the first addition
+    constexpr int in_flight = 8;  // loads of this many ranks are issued before the first addition
     for (std::uint64_t i = first; i < packs; i += stride) {
         typename Rule::Sum sum[width];
         for (int q = 0; q < sources.count; q += in_flight) {
@@ -137,7 +137,7 @@ __global__ __launch_bounds__(threads) void sum_in_order(const __grid_constant__ 
     const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
     const std::uint64_t packs = elements / width;
     add_packs<Rule, width>(sources, result, 0, packs, first, stride);
-    // The last elements, fewer than a pack, one each.
+    // The last elements, fewer than a pack, one at a time.
     if constexpr (width > 1)
         add_packs<Rule, 1>(sources, result, packs * width * sizeof(typename Rule::Stored), elements - packs * width,
                            first, stride);
@@ -207,7 +207,7 @@ void launch_sum(const Sources& sources, std::byte* result, std::uint64_t element
         case Format::float8_e5m2:
             return launch_exact<std::uint8_t, 2, 5, true>(sources, result, elements, stream);
         default:
-            throw UsageError("exact sums are of floating-point formats; integer sums are exact already");
+            throw UsageError("exact sums expect a floating-point format; integer sums are exact already");
     }
 }
 

@@ -1,12 +1,20 @@
-// Commands are JSON; bulk data lies in the group's memory at offsets that the commands name.
+// Commands are JSON; inputs and results lie in the group's memory at offsets that the commands give.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/ranks/gpu_worker.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "impl/combine/combine.hpp"
 #include "impl/device/cuda.hpp"
@@ -15,22 +23,24 @@
 #include "impl/kernels/peer_memory.hpp"
 #include "impl/ranks/timing.hpp"
 #include "model/nccl/call.hpp"
+#include "model/support/hash.hpp"
 
 namespace samesum::gpu {
 namespace {
 
 using Json = nlohmann::json;
 
-/// Room around a result, of poison that must stay.
+/// Bytes of poison on each side of a result; they must not change.
 constexpr std::size_t guard = 4096;
-std::uint64_t fnv1a(std::span<const std::byte> bytes) {
-    std::uint64_t hash = 0xcbf29ce484222325;
-    for (const std::byte byte : bytes) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
-    return hash;
+
+std::uint64_t digest_of(std::span<const std::byte> bytes) {
+    Fnv1a hash;
+    hash.add(bytes);
+    return hash.value();
 }
 
 /// A device buffer with a guard on both sides.
-class Guarded {
+class GuardedBuffer {
 public:
     void prepare(std::size_t bytes, std::size_t shift, cudaStream_t stream) {
         buffer_.reserve(bytes + shift + 2 * guard);
@@ -54,11 +64,11 @@ private:
     std::size_t begin_ = 0, bytes_ = 0;
 };
 
-/// One reducing call of a group and where its data lies in the rank's buffers.
+/// One reducing call of a group, and the offsets of its data.
 struct GroupCall {
     Call call;
-    std::uint64_t input = 0, output = 0;  ///< bytes into this rank's buffers
-    std::uint64_t shared_output = 0;      ///< bytes into one result of the whole group
+    std::uint64_t input = 0, output = 0;  ///< in this rank's device buffers, in bytes
+    std::uint64_t shared_output = 0;      ///< in one result of the whole group, in bytes
 };
 
 class GpuWorker : public Worker {
@@ -70,7 +80,7 @@ public:
     std::string answer(std::string_view text) override {
         const Json command = Json::parse(text);
         const std::string what = command.at("do");
-        context_.at(what);
+        context_.set_current_call(what);
         if (what == "probe") return probe().dump();
         if (what == "id") return context_.rank() == 0 ? fresh_unique_id() : "";
         if (what == "open") return open(command).dump();
@@ -79,7 +89,7 @@ public:
         if (what == "reduce") return reduce(command).dump();
         if (what == "combine") return run_combine(command).dump();
         if (what == "bench") return bench(command).dump();
-        throw std::logic_error("a rank was told to " + what);
+        throw std::logic_error("unknown command of a rank: " + what);
     }
 
 private:
@@ -106,7 +116,7 @@ private:
                 ::setenv(name.c_str(), value.get<std::string>().c_str(), 1);
         }
         if (!stream_) stream_.emplace(command.at("device").get<int>());
-        context_.at("ncclCommInitRank");
+        context_.set_current_call("ncclCommInitRank");
         comm_ = std::make_unique<Communicator>(context_.ranks(), context_.rank(), command.at("id").get<std::string>());
         return Json::object();
     }
@@ -124,7 +134,7 @@ private:
         return Json::object();
     }
 
-    /// NCCL may refuse what the environment forces; that is an answer. The communicator is gone afterwards.
+    /// NCCL may refuse what the environment forces: the refusal is the answer. It ends the communicator.
     Json refused(const NcclError& error) {
         node_peers_.reset();
         peers_.reset();
@@ -149,7 +159,7 @@ private:
                   "cudaMemcpyAsync");
     }
 
-    void put(const GroupCall& each, const std::byte* in, std::byte* out) {
+    void enqueue(const GroupCall& each, const std::byte* in, std::byte* out) {
         const Call& call = each.call;
         const ncclDataType_t type = nccl_type(call.format);
         const ncclRedOp_t op = nccl_operation(call.operation);
@@ -168,79 +178,104 @@ private:
         }
     }
 
-    /// A group of reducing calls, once on data or once for each value that this rank is to fill its input with.
-    Json reduce(const Json& command) {
+    /// A command to run a group of reducing calls.
+    struct ReduceCommand {
         std::vector<GroupCall> calls;
+        Format format = Format::float32;
+        std::uint64_t width = 0;  ///< bytes of an element
+        /// Bytes of the device buffers, and of one result of the whole group.
         std::uint64_t input_bytes = 0, output_bytes = 0, shared_bytes = 0;
-        const Format format = parse_format(command.at("format").get<std::string>());
-        const auto width = static_cast<std::uint64_t>(traits(format).bytes());
+        std::uint64_t input = 0, output = 0;  ///< offsets in the group's memory
+        std::vector<std::uint64_t> fills;     ///< run once for each value of this rank; empty: once on the input
+        bool captured = false;
+
+        [[nodiscard]] std::string str() const {
+            return fmt::format("{} x{}", samesum::name(calls.front().call.collective), calls.size());
+        }
+    };
+
+    [[nodiscard]] ReduceCommand parse_reduce(const Json& command) const {
+        ReduceCommand reduce;
+        reduce.format = parse_format(command.at("format").get<std::string>());
+        reduce.width = static_cast<std::uint64_t>(traits(reduce.format).bytes());
         for (const Json& each : command.at("calls")) {
             const Call call{.collective = parse_collective(each.at("collective").get<std::string>()),
                             .count = each.at("count"),
-                            .format = format,
+                            .format = reduce.format,
                             .operation = parse_operation(command.at("operation").get<std::string>()),
                             .root = each.at("root")};
-            calls.push_back({call, input_bytes, output_bytes, shared_bytes});
+            reduce.calls.push_back({call, reduce.input_bytes, reduce.output_bytes, reduce.shared_bytes});
             // 256 bytes apart, as separate buffers of a caller would be.
-            input_bytes += (call.total(context_.ranks()) * width + 255) / 256 * 256;
-            output_bytes += (call.count * width + 255) / 256 * 256;
-            shared_bytes += call.total(context_.ranks()) * width;
+            reduce.input_bytes += (call.total(context_.ranks()) * reduce.width + 255) / 256 * 256;
+            reduce.output_bytes += (call.count * reduce.width + 255) / 256 * 256;
+            reduce.shared_bytes += call.total(context_.ranks()) * reduce.width;
         }
-        const std::uint64_t input = command.at("input"), output = command.at("output");
-        const Json& fills = command.at("fills");
-        const bool captured = command.at("captured");
-        DeviceBuffer& in = input_;
-        in.reserve(input_bytes);
+        reduce.input = command.at("input");
+        reduce.output = command.at("output");
+        reduce.fills = command.at("fills").get<std::vector<std::uint64_t>>();
+        reduce.captured = command.at("captured");
+        return reduce;
+    }
+
+    /// Fills the device's inputs: from the group's memory, or with this rank's value of the round.
+    void prepare_inputs(const ReduceCommand& reduce, std::size_t round) {
+        if (!reduce.fills.empty())
+            return launch_fill(input_.data(), reduce.input_bytes / reduce.width, static_cast<int>(reduce.width),
+                               reduce.fills[round], stream_->get());
+        std::uint64_t from = reduce.input;
+        for (const GroupCall& each : reduce.calls) {
+            const std::uint64_t bytes = each.call.total(context_.ranks()) * reduce.width;
+            to_device(input_.data() + each.input, context_.input(from, bytes));
+            from += bytes;
+        }
+    }
+
+    /// Writes this rank's part of the round's result to the group's memory: a root's whole result, an owner's chunk.
+    /// After an all-reduce on data every rank adds its result to `digest`, since all ranks must hold the same bits.
+    void store_results(const ReduceCommand& reduce, std::size_t round, std::uint64_t& digest) {
+        for (const GroupCall& each : reduce.calls) {
+            const std::uint64_t bytes = each.call.count * reduce.width;
+            const std::uint64_t to = reduce.output + round * reduce.shared_bytes + each.shared_output;
+            const bool scatter = each.call.collective == Collective::reduce_scatter;
+            const int writer = each.call.collective == Collective::reduce ? each.call.root : 0;
+            if (scatter || context_.rank() == writer)
+                to_host(
+                    context_.result(to + (scatter ? static_cast<std::uint64_t>(context_.rank()) * bytes : 0), bytes),
+                    result_.data() + each.output);
+            if (each.call.collective == Collective::all_reduce && reduce.fills.empty()) {
+                std::vector<std::byte> own(bytes);
+                to_host(own, result_.data() + each.output);
+                stream_->synchronize();
+                digest = (digest * 31) ^ digest_of(own);
+            }
+        }
+    }
+
+    Json reduce(const Json& command) {
+        const ReduceCommand reduce = parse_reduce(command);
+        input_.reserve(reduce.input_bytes);
         try {
             std::unique_ptr<Graph> graph;
             const auto work = [&] {
                 comm_->group([&] {
-                    for (const GroupCall& each : calls) put(each, in.data(), result_.data());
+                    for (const GroupCall& each : reduce.calls) enqueue(each, input_.data(), result_.data());
                 });
             };
-            result_.prepare(output_bytes, 0, stream_->get());
-            const std::size_t rounds = fills.empty() ? 1 : fills.size();
+            result_.prepare(reduce.output_bytes, 0, stream_->get());
+            const std::size_t rounds = reduce.fills.empty() ? 1 : reduce.fills.size();
             std::uint64_t digest = 0;
             for (std::size_t round = 0; round < rounds; ++round) {
-                context_.at(fmt::format("round {} of {} of {} x{}: enqueueing", round, rounds,
-                                        samesum::name(calls.front().call.collective), calls.size()));
-                if (fills.empty()) {
-                    std::uint64_t from = input;
-                    for (const GroupCall& each : calls) {
-                        const std::uint64_t bytes = each.call.total(context_.ranks()) * width;
-                        to_device(in.data() + each.input, context_.input(from, bytes));
-                        from += bytes;
-                    }
-                } else {
-                    launch_fill(in.data(), input_bytes / width, static_cast<int>(width),
-                                fills[round].get<std::uint64_t>(), stream_->get());
-                }
-                result_.prepare(output_bytes, 0, stream_->get());
-                if (captured && !graph) graph = std::make_unique<Graph>(stream_->get(), work);
+                context_.set_current_call(fmt::format("round {} of {} of {}: enqueueing", round, rounds, reduce.str()));
+                prepare_inputs(reduce, round);
+                result_.prepare(reduce.output_bytes, 0, stream_->get());
+                if (reduce.captured && !graph) graph = std::make_unique<Graph>(stream_->get(), work);
                 if (graph)
                     graph->launch(stream_->get());
                 else
                     work();
-                for (const GroupCall& each : calls) {
-                    const std::uint64_t bytes = each.call.count * width;
-                    const std::uint64_t to = output + round * shared_bytes + each.shared_output;
-                    const bool scatter = each.call.collective == Collective::reduce_scatter;
-                    const int writer = each.call.collective == Collective::reduce ? each.call.root : 0;
-                    if (scatter || context_.rank() == writer)
-                        to_host(context_.result(
-                                    to + (scatter ? static_cast<std::uint64_t>(context_.rank()) * bytes : 0), bytes),
-                                result_.data() + each.output);
-                    if (each.call.collective == Collective::all_reduce && fills.empty()) {
-                        // All ranks must hold the same bits; a digest is enough to tell.
-                        std::vector<std::byte> own(bytes);
-                        to_host(own, result_.data() + each.output);
-                        stream_->synchronize();
-                        digest = (digest * 31) ^ fnv1a(own);
-                    }
-                }
+                store_results(reduce, round, digest);
             }
-            context_.at(fmt::format("{} x{}: waiting for the stream", samesum::name(calls.front().call.collective),
-                                    calls.size()));
+            context_.set_current_call(fmt::format("{}: waiting for the stream", reduce.str()));
             stream_->synchronize();
             comm_->check_async();
             return {{"digest", digest}};
@@ -250,29 +285,29 @@ private:
         }
     }
 
-    /// "auto" stands for the fastest ordered scheme; the routing and the format are known by then.
+    /// "auto" means the fastest ordered scheme for the request's routing and format.
     Scheme scheme_of(const std::string& word, const CombineRequest& request) {
         if (word != "auto") return parse_scheme(word);
         if (!nvlink_joins_all_) nvlink_joins_all_ = one_nvlink_domain(*comm_);
         return fastest_ordered(*nvlink_joins_all_, request.routing, request.format);
     }
 
-    /// direct_ordered's letterboxes: of all ranks, or of the node's.
+    /// direct_ordered's receive slots: of all ranks, or of the node's.
     PeerMemory* peers_of(const CombineRequest& request) {
         if (request.scheme != Scheme::direct_ordered) return nullptr;
-        context_.at("setting up the peers' memory");
+        context_.set_current_call("setting up the peers' memory");
         if (request.ranks_per_node == 0) {
             if (!peers_) peers_ = std::make_unique<PeerMemory>(*comm_);
             return peers_.get();
         }
         if (!node_) {
             node_ = std::make_unique<Communicator>(*comm_, context_.rank() / request.ranks_per_node);
-            node_peers_ = std::make_unique<PeerMemory>(*node_);
+            node_peers_ = std::make_unique<PeerMemory>(*node_, 10, comm_.get());
         }
         return node_peers_.get();
     }
 
-    /// Brings the inputs to the GPU; of those that are there already only the rows that have changed.
+    /// Copies the input to the GPU; of an input that is there already only the rows that have changed.
     void upload(const Json& command, std::span<const std::byte> from, std::uint64_t row_bytes) {
         real_.reserve(from.size());
         const Json& changed = command.at("changed");
@@ -285,7 +320,7 @@ private:
         uploaded_ = from;
     }
 
-    Json run_combine(const Json& command) {
+    CombineRequest parse_combine(const Json& command) {
         CombineRequest request;
         request.routing.sizes = command.at("sizes").get<std::vector<std::uint64_t>>();
         request.routing.hidden = command.at("hidden");
@@ -295,7 +330,35 @@ private:
         request.accumulation = parse_accumulation(command.at("accumulation").get<std::string>());
         request.ranks_per_node = command.at("ranks_per_node");
         request.fault = parse_fault(command.at("fault").get<std::string>());
-        const bool captured = command.at("captured"), in_place = command.at("in_place");
+        return request;
+    }
+
+    /// Puts `work` on the stream, by itself or as a CUDA graph.
+    void enqueue_or_capture(const std::function<void()>& work, bool captured, std::string_view scheme) {
+        context_.set_current_call(fmt::format("{}: enqueueing", scheme));
+        if (!captured) return work();
+        stream_->synchronize();
+        const Graph graph(stream_->get(), work);
+        graph.launch(stream_->get());
+        context_.set_current_call(fmt::format("{}: waiting for the captured stream", scheme));
+        stream_->synchronize();
+    }
+
+    /// Adds to the answer whether the bytes around the buffers and the partial are as they were.
+    void check_guards(Json& answer, std::span<const std::byte> from, bool in_place, std::uint64_t first,
+                      std::uint64_t own) {
+        answer["guards_intact"] = partial_.intact() && (in_place || result_.intact());
+        std::vector<std::byte> after(from.size());
+        to_host(after, partial_.data());
+        stream_->synchronize();
+        if (in_place) std::memcpy(after.data() + first, from.data() + first, own);
+        answer["partial_intact"] = from.empty() || std::memcmp(after.data(), from.data(), from.size()) == 0;
+    }
+
+    Json run_combine(const Json& command) {
+        const CombineRequest request = parse_combine(command);
+        const std::string_view scheme = samesum::name(request.scheme);
+        const bool in_place = command.at("in_place"), has_fault = request.fault != Fault::none;
         const std::size_t shift = command.at("shift");
         const std::uint64_t delay_ns = command.at("delay_ns");
 
@@ -309,57 +372,41 @@ private:
         const auto from = context_.input(command.at("input"), all);
         const auto to = context_.result(command.at("output").get<std::uint64_t>() + first, own);
         upload(command, from, row);
-        // A planted fault may write more than its own rows.
-        const std::size_t room = request.fault == Fault::none ? own : all;
+        // A planted fault may write more than the rank's rows.
+        const std::size_t room = has_fault ? all : own;
         partial_.prepare(all, shift, stream);
         if (!in_place) result_.prepare(room, shift, stream);
         workspace_.reserve(gpu::workspace_bytes(request, context_.rank()));
-        if (request.fault != Fault::none) workspace_.reserve(static_cast<std::size_t>(context_.ranks()) * (all + 256));
+        if (has_fault) workspace_.reserve(static_cast<std::size_t>(context_.ranks()) * (all + 256));
         workspace_.poison_all(stream);
         std::byte* const result = in_place ? partial_.data() + first : result_.data();
         const auto work = [&] {
-            // The partials come from a kernel that may still be running when the combine is put on the stream.
+            // The producer may still run when the combine is enqueued.
             if (delay_ns > 0) launch_delay(delay_ns, stream);
             if (all > 0)
                 check(cudaMemcpyAsync(partial_.data(), real_.data(), all, cudaMemcpyDeviceToDevice, stream),
                       "cudaMemcpyAsync");
             gpu::combine(request, partial_.data(), result, workspace_.data(), peers, *comm_, stream);
         };
-        context_.at(fmt::format("{}: enqueueing", samesum::name(request.scheme)));
         try {
-            if (captured) {
-                stream_->synchronize();
-                const Graph graph(stream, work);
-                graph.launch(stream);
-                context_.at(fmt::format("{}: waiting for the captured stream", samesum::name(request.scheme)));
-                stream_->synchronize();
-            } else {
-                work();
-            }
+            enqueue_or_capture(work, command.at("captured"), scheme);
         } catch (const NcclError& error) {
             if (is_refusal(error)) return refused(error);
             throw;
         }
-        context_.at(fmt::format("{}: waiting for the stream", samesum::name(request.scheme)));
+        context_.set_current_call(fmt::format("{}: waiting for the stream", scheme));
         to_host(to, result);
         stream_->synchronize();
-        if (request.fault != Fault::none) check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+        if (has_fault) check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
         comm_->check_async();
         if (peers) peers->check_delivery();
-        Json answer{{"ran", samesum::name(request.scheme)}};
-        if (command.at("digest").get<bool>()) answer["digest"] = fnv1a(to);
-        if (command.at("guards").get<bool>()) {
-            answer["guards_intact"] = partial_.intact() && (in_place || result_.intact());
-            std::vector<std::byte> after(all);
-            to_host(after, partial_.data());
-            stream_->synchronize();
-            if (in_place) std::memcpy(after.data() + first, from.data() + first, own);
-            answer["partial_intact"] = all == 0 || std::memcmp(after.data(), from.data(), all) == 0;
-        }
+        Json answer{{"ran", scheme}};
+        if (command.at("digest").get<bool>()) answer["digest"] = digest_of(to);
+        if (command.at("guards").get<bool>()) check_guards(answer, from, in_place, first, own);
         return answer;
     }
 
-    /// Times the schemes on equal chunks, and the limits beside them.
+    /// Times the schemes on equal chunks, and the hardware's limits.
     Json bench(const Json& command) {
         CombineRequest request;
         request.format = parse_format(command.at("format").get<std::string>());
@@ -388,16 +435,16 @@ private:
                                               stream);
                              }});
         }
-        std::unique_ptr<PeerMappedBuffer> lent;
+        std::unique_ptr<PeerMappedBuffer> mapped;
         if (command.at("limits").get<bool>()) {
             (void)discover_peers(*comm_);
-            lent = std::make_unique<PeerMappedBuffer>(*comm_, own + 16);
-            for (BenchItem& limit : limits(*lent, result.data(), own, *comm_)) items.push_back(std::move(limit));
+            mapped = std::make_unique<PeerMappedBuffer>(*comm_, own + 16);
+            for (BenchItem& limit : limits(*mapped, result.data(), own, *comm_)) items.push_back(std::move(limit));
         }
-        const Repetitions pace{command.at("iterations"), command.at("repetitions"), command.at("captured")};
-        context_.at(fmt::format("timing {} items of {} bytes", items.size(), all));
-        const auto times = time_all(items, pace, *comm_, stream_->get());
-        if (lent) lent->close();
+        const Repetitions repetitions{command.at("iterations"), command.at("repetitions"), command.at("captured")};
+        context_.set_current_call(fmt::format("timing {} items of {} bytes", items.size(), all));
+        const auto times = time_all(items, repetitions, *comm_, stream_->get());
+        if (mapped) mapped->close();
         if (peers_) peers_->check_delivery();
         Json answer = Json::object();
         for (std::size_t i = 0; i < items.size(); ++i) answer[items[i].name] = times[i];
@@ -407,12 +454,12 @@ private:
     RankContext context_;
     std::optional<Stream> stream_;
     std::unique_ptr<Communicator> comm_;
-    std::unique_ptr<Communicator> node_;  ///< the ranks of this rank's node, once they are asked for
+    std::unique_ptr<Communicator> node_;  ///< of this rank's node; created when first needed
     std::unique_ptr<PeerMemory> peers_, node_peers_;
     std::optional<bool> nvlink_joins_all_;
     DeviceBuffer input_, real_, workspace_;
     std::span<const std::byte> uploaded_;  ///< what real_ holds
-    Guarded partial_, result_;
+    GuardedBuffer partial_, result_;
 };
 
 }  // namespace

@@ -1,12 +1,12 @@
-// What one rank's process does on its GPU when it is told to.
+// What one rank's process does on its GPU: the commands that LiveRanks sends.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "impl/ranks/rank_group.hpp"
+#include "impl/ranks/worker.hpp"
 
 namespace samesum::gpu {
 
-/// Workers that understand the commands of LiveRanks; in builds without CUDA they throw Inconclusive.
+/// Workers that answer the commands of LiveRanks. In builds without CUDA they throw Inconclusive.
 [[nodiscard]] WorkerFactory gpu_workers();
 
 }  // namespace samesum::gpu

@@ -1,18 +1,19 @@
-// The parent's side of worker.cpp.
+// Commands are JSON, answered by gpu_worker.cpp; inputs and results lie in the group's memory.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/ranks/live_ranks.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <set>
 
 #include "impl/ranks/gpu_worker.hpp"
+#include "impl/ranks/launched_job.hpp"
+#include "model/support/text.hpp"
 
 namespace samesum::gpu {
 namespace {
@@ -23,26 +24,26 @@ using Json = nlohmann::json;
 constexpr std::size_t memory_bytes = std::size_t{64} << 30;
 constexpr std::size_t output_offset = memory_bytes / 2;
 
-std::vector<std::string> lines_with(const std::string& text, std::string_view mark, std::string_view from) {
+/// The lines that hold `mark`, from where `from` begins in them.
+std::vector<std::string> lines_with(std::string_view text, std::string_view mark, std::string_view from) {
     std::vector<std::string> lines;
-    for (std::size_t begin = 0; begin < text.size();) {
-        const std::size_t end = std::min(text.find('\n', begin), text.size());
-        const std::string line = text.substr(begin, end - begin);
-        begin = end + 1;
-        if (line.find(mark) == std::string::npos) continue;
+    for (const std::string_view line : split(text, '\n')) {
+        if (line.find(mark) == std::string_view::npos) continue;
         const std::size_t start = line.find(from);
-        if (start != std::string::npos) lines.push_back(line.substr(start));
+        if (start != std::string_view::npos) lines.emplace_back(line.substr(start));
     }
     return lines;
 }
 
-std::string join(const std::vector<std::string>& lines) {
-    std::string text;
-    for (const std::string& line : lines) text += (text.empty() ? "" : " | ") + line;
-    return text;
+/// NCCL's lines about the calls it ran: algorithm, protocol, channels.
+std::vector<std::string> choice_lines(std::string_view log) {
+    constexpr std::string_view prefix = "NCCL INFO ";
+    std::vector<std::string> lines = lines_with(log, "-> Algo ", prefix);
+    for (std::string& line : lines) line.erase(0, prefix.size());
+    return lines;
 }
 
-/// One command a rank: the same but for where the rank's own input of so many bytes lies in the memory.
+/// One command for each rank, with the offset of that rank's input in the memory.
 struct WithInputs {
     std::vector<std::string> commands;
     std::vector<Range> inputs;
@@ -62,16 +63,16 @@ WithInputs with_inputs(LiveRanks& ranks, Json command, std::uint64_t bytes) {
 }  // namespace
 
 Hardware probe_hardware() {
-    LaunchedJob* const all = launched_job();
-    RankGroup group({.ranks = all == nullptr ? 1 : all->ranks(), .memory_bytes = 4096, .launched_job = all},
+    LaunchedJob* const job = launched_job();
+    RankGroup group({.ranks = job == nullptr ? 1 : job->ranks(), .memory_bytes = 4096, .launched_job = job},
                     gpu_workers());
     Hardware hardware;
     int rank = 0;
-    for (const std::string& answer : group.ask(R"({"do": "probe"})", 60)) {
+    for (const std::string& answer : group.execute(R"({"do": "probe"})", 60)) {
         const Json found = Json::parse(answer);
         const Json& gpus = found.at("gpus");
         const std::string who =
-            all == nullptr ? "" : fmt::format("rank {} on {}: ", rank, all->member(rank).host_name());
+            job == nullptr ? "" : fmt::format("rank {} on {}: ", rank, job->member(rank).host_name());
         if (gpus.empty()) throw Inconclusive(who + "no CUDA device on this machine");
         const NcclVersion nccl = parse_nccl_version(found.at("nccl").get<std::string>());
         if (rank == 0) {
@@ -80,18 +81,18 @@ Hardware probe_hardware() {
             hardware.compute_capability = gpus.front().at("compute_capability");
             hardware.nccl = nccl;
         }
-        if (all == nullptr) {
+        if (job == nullptr) {
             for (const Json& gpu : gpus) hardware.gpus.push_back(gpu.at("name"));
             break;
         }
-        // A launcher may show each of its processes one GPU or all of them.
-        const int device = all->member(rank).local_rank % static_cast<int>(gpus.size());
+        // A launcher may make one GPU visible to each of its processes, or all of them.
+        const int device = job->member(rank).local_rank % static_cast<int>(gpus.size());
         const Json& own = gpus.at(static_cast<std::size_t>(device));
         if (own.at("compute_capability") != hardware.compute_capability || !(nccl == hardware.nccl))
             throw Inconclusive(fmt::format("{}sm_{} and NCCL {}; rank 0 has sm_{} and NCCL {}", who,
                                            own.at("compute_capability").get<int>(), str(nccl),
                                            hardware.compute_capability, str(hardware.nccl)));
-        RankLocation location{all->member(rank).host, own.at("bus"), device};
+        RankLocation location{job->member(rank).host, own.at("bus"), device};
         const bool known = std::any_of(
             hardware.locations.begin(), hardware.locations.end(),
             [&](const RankLocation& other) { return other.host == location.host && other.gpu == location.gpu; });
@@ -100,71 +101,6 @@ Hardware probe_hardware() {
         ++rank;
     }
     return hardware;
-}
-
-Placement place_ranks(int ranks, int ranks_per_node, int gpus) {
-    if (ranks < 1) throw UsageError(fmt::format("{} ranks; at least 1 would be right", ranks));
-    Placement placement;
-    placement.ranks = ranks;
-    placement.ranks_per_node = ranks_per_node > 0 ? ranks_per_node : (ranks <= gpus ? ranks : 1);
-    if (placement.ranks_per_node > gpus)
-        throw UsageError(fmt::format("{} ranks a node need as many GPUs; here {} at most would be right",
-                                     placement.ranks_per_node, gpus));
-    if (ranks % placement.ranks_per_node != 0)
-        throw UsageError(fmt::format("{} ranks a node do not divide {} ranks", placement.ranks_per_node, ranks));
-    placement.several_nodes = placement.ranks_per_node < ranks;
-    placement.gpus_are_shared = ranks > gpus;
-    // Consecutive ranks on consecutive GPUs: those of one node never meet on one, since a node has at most as many.
-    for (int rank = 0; rank < ranks; ++rank) placement.gpu_of.push_back(rank % gpus);
-    return placement;
-}
-
-Placement place_ranks(int ranks, int ranks_per_node, std::span<const RankLocation> locations) {
-    if (ranks < 1 || static_cast<std::size_t>(ranks) > locations.size())
-        throw UsageError(fmt::format("{} ranks; 1 to {} would be right", ranks, locations.size()));
-    locations = locations.first(static_cast<std::size_t>(ranks));
-    const auto same_host = [&](std::size_t a, std::size_t b) { return locations[a].host == locations[b].host; };
-    Placement placement;
-    placement.ranks = ranks;
-    std::vector<std::size_t> begins;  // of runs of ranks on one host
-    for (std::size_t rank = 0; rank < locations.size(); ++rank) {
-        placement.gpu_of.push_back(locations[rank].device);
-        if (rank == 0 || !same_host(rank, rank - 1)) begins.push_back(rank);
-        for (std::size_t other = 0; other < rank; ++other)
-            placement.gpus_are_shared |= same_host(rank, other) && locations[rank].gpu == locations[other].gpu;
-    }
-    std::set<std::string> hosts;
-    for (const RankLocation& location : locations) hosts.insert(location.host);
-    placement.hosts = static_cast<int>(hosts.size());
-    const std::size_t each = locations.size() / begins.size();
-    bool even = hosts.size() == begins.size();
-    for (std::size_t run = 0; run < begins.size(); ++run) even = even && begins[run] == run * each;
-    even = even && each * begins.size() == locations.size();
-    if (ranks_per_node == 0 && !placement.gpus_are_shared) {
-        if (!even)
-            throw UsageError(
-                "the ranks of one host do not follow each other, equally many on each; --ranks-per-node 1 or another "
-                "mapping of the launcher's would be right");
-        ranks_per_node = static_cast<int>(each);
-    }
-    placement.ranks_per_node = std::max(ranks_per_node, 1);
-    if (ranks % placement.ranks_per_node != 0)
-        throw UsageError(fmt::format("{} ranks a node do not divide {} ranks", placement.ranks_per_node, ranks));
-    const auto in_node = static_cast<std::size_t>(placement.ranks_per_node);
-    for (std::size_t rank = 0; rank < locations.size(); ++rank)
-        for (std::size_t other = rank / in_node * in_node; other < rank; ++other)
-            if (!same_host(rank, other) || locations[rank].gpu == locations[other].gpu)
-                throw UsageError(fmt::format("{} ranks a node need a host and as many GPUs; ranks {} and {} {}",
-                                             in_node, other, rank,
-                                             same_host(rank, other) ? "share a GPU" : "sit on two hosts"));
-    placement.several_nodes = placement.ranks_per_node < ranks;
-    placement.nodes_are_hosts = even && each == in_node;
-    return placement;
-}
-
-Placement place_ranks(int ranks, int ranks_per_node, const Hardware& hardware) {
-    return hardware.locations.empty() ? place_ranks(ranks, ranks_per_node, static_cast<int>(hardware.gpus.size()))
-                                      : place_ranks(ranks, ranks_per_node, hardware.locations);
 }
 
 std::uint64_t ReduceGroup::total(int ranks) const {
@@ -176,9 +112,9 @@ LiveRanks::LiveRanks(const Options& options, const Hardware& hardware)
     : placement_(place_ranks(options.ranks, options.ranks_per_node, hardware)),
       hardware_(hardware),
       timeout_s_(options.timeout_s) {
-    // A daemon of ours would serve this host's ranks alone, and a launcher's have started.
+    // A private daemon would serve only this host's ranks, and the launcher's processes have started already.
     if (launched_job() != nullptr && options.mps == MpsUse::on)
-        throw UsageError(fmt::format("--mps on: {} has started the ranks; a daemon of the job's own would be right",
+        throw UsageError(fmt::format("--mps on: {} has started the ranks: expected an MPS daemon started with the job",
                                      launched_job()->launch().launcher));
     const bool wanted = launched_job() == nullptr &&
                         (options.mps == MpsUse::on ||
@@ -186,7 +122,7 @@ LiveRanks::LiveRanks(const Options& options, const Hardware& hardware)
     if (wanted) mps_ = std::make_unique<PrivateMps>();
     std::vector<std::map<std::string, std::string>> environment;
     for (int rank = 0; rank < ranks(); ++rank) {
-        // NVLS is left off: what a switch adds cannot be observed, and multicast is not ours to use.
+        // NVLS is off: its sums are made in the switch and cannot be observed, and multicast is a shared resource.
         std::map<std::string, std::string> own{{"NCCL_NVLS_ENABLE", "0"},
                                                {"NCCL_DEBUG", rank == 0 ? "INFO" : "WARN"},
                                                {"NCCL_DEBUG_SUBSYS", "INIT,GRAPH,TUNING,ENV"}};
@@ -206,11 +142,11 @@ LiveRanks::LiveRanks(const Options& options, const Hardware& hardware)
 
 LiveRanks::~LiveRanks() = default;
 
-std::vector<std::string> LiveRanks::ask(std::span<const std::string> commands, std::span<const Range> inputs) {
+std::vector<std::string> LiveRanks::execute(std::span<const std::string> commands, std::span<const Range> inputs) {
     try {
-        return group_->ask(commands, timeout_s_, inputs);
+        return group_->execute(commands, timeout_s_, inputs);
     } catch (const RankFailure& failure) {
-        // NCCL's own warnings say more than a dead peer can.
+        // NCCL's warnings often give the cause.
         std::string warnings;
         for (int rank = 0; rank < ranks(); ++rank)
             for (const std::string& line : lines_with(group_->log(rank), "NCCL WARN", "NCCL WARN"))
@@ -221,16 +157,16 @@ std::vector<std::string> LiveRanks::ask(std::span<const std::string> commands, s
 }
 
 void LiveRanks::open(const NcclEnvironment& environment) {
-    const auto everyone = [&](const Json& command) {
-        return ask(std::vector(static_cast<std::size_t>(ranks()), command.dump()));
+    const auto on_all_ranks = [&](const Json& command) {
+        return execute(std::vector(static_cast<std::size_t>(ranks()), command.dump()));
     };
-    if (is_open()) everyone({{"do", "close"}});
+    if (is_open()) on_all_ranks({{"do", "close"}});
     opened_at_start_ = 0;
-    const std::string id = everyone({{"do", "id"}}).front();
+    const std::string id = on_all_ranks({{"do", "id"}}).front();
     const std::size_t mark = group_->log_size(0);
     Json variables;
     const auto set = [&](const char* name, const std::string& value) {
-        // What the user has set stays in force where nothing is forced.
+        // The user's own setting stays where nothing is forced.
         const char* given = std::getenv(name);
         variables[name] = !value.empty() ? Json(value) : given != nullptr ? Json(given) : Json();
     };
@@ -246,7 +182,7 @@ void LiveRanks::open(const NcclEnvironment& environment) {
             {"device", placement_.gpu_of[static_cast<std::size_t>(rank)]},
             {"environment",
              variables}}.dump());
-    ask(commands);
+    execute(commands);
     environment_ = environment;
     opened_at_start_ = group_->starts();
     const std::string text = log_.text = group_->log(0, mark);
@@ -267,24 +203,21 @@ void LiveRanks::ensure_open() {
 }
 
 std::string LiveRanks::said_since(std::size_t mark) const {
-    std::vector<std::string> said;
-    for (const std::string& line : lines_with(group_->log(0, mark), "-> Algo ", "NCCL INFO "))
-        said.push_back(line.substr(std::strlen("NCCL INFO ")));
-    return join(said);
+    return fmt::format("{}", fmt::join(choice_lines(group_->log(0, mark)), " | "));
 }
 
 std::span<std::byte> LiveRanks::input(int rank, std::uint64_t bytes) {
-    // Every rank's input begins on a page of its own, in proportion to the largest that fits.
+    // Every rank's input begins on its own page.
     const std::uint64_t spaced = (bytes + 4095) / 4096 * 4096;
     if (spaced * static_cast<std::uint64_t>(ranks()) > output_offset)
         throw UsageError(
-            fmt::format("{} bytes on each of {} ranks; {} together would be right", bytes, ranks(), output_offset));
+            fmt::format("{} bytes on each of {} ranks: expected at most {} together", bytes, ranks(), output_offset));
     return group_->memory().subspan(spaced * static_cast<std::uint64_t>(rank), bytes);
 }
 
 std::span<const std::byte> LiveRanks::result(std::uint64_t bytes) const {
     if (bytes > memory_bytes - output_offset)
-        throw UsageError(fmt::format("a result of {} bytes; {} would be right", bytes, memory_bytes - output_offset));
+        throw UsageError(fmt::format("a result of {} bytes: expected at most {}", bytes, memory_bytes - output_offset));
     return group_->memory().subspan(output_offset, bytes);
 }
 
@@ -308,8 +241,8 @@ Json reduce_command(const ReduceGroup& group) {
             {"fills", Json::array()}};
 }
 
-/// Throws Refusal when NCCL would not run the calls.
-std::vector<Json> understood(const std::vector<std::string>& answers) {
+/// The ranks' answers. Throws Refusal when NCCL refused to run the calls.
+std::vector<Json> parsed(const std::vector<std::string>& answers) {
     std::vector<Json> read;
     for (const std::string& answer : answers) {
         read.push_back(Json::parse(answer));
@@ -336,20 +269,18 @@ std::vector<std::span<const std::byte>> LiveRanks::run_masks(const ReduceGroup& 
         group.total(ranks()) * static_cast<std::uint64_t>(traits(group.calls.front().format).bytes());
     const auto all = result(bytes * masks.size());
     const std::size_t mark = group_->log_size(0);
-    const auto answers = ask(commands);
+    const auto answers = execute(commands);
     try {
-        (void)understood(answers);
+        (void)parsed(answers);
     } catch (const Refusal&) {
         opened_at_start_ = 0;
         throw;
     }
-    // Every round of a group says the same; the last one's lines are enough.
-    std::vector<std::string> lines;
-    for (const std::string& line : lines_with(group_->log(0, mark), "-> Algo ", "NCCL INFO "))
-        lines.push_back(line.substr(std::strlen("NCCL INFO ")));
+    // NCCL logs the same for every mask; the last run's lines are enough.
+    std::vector<std::string> lines = choice_lines(group_->log(0, mark));
     if (lines.size() > group.calls.size())
         lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(group.calls.size()));
-    said = join(lines);
+    said = fmt::format("{}", fmt::join(lines, " | "));
     std::vector<std::span<const std::byte>> results;
     for (std::size_t i = 0; i < masks.size(); ++i) results.push_back(all.subspan(i * bytes, bytes));
     return results;
@@ -362,10 +293,10 @@ std::span<const std::byte> LiveRanks::run_data(const ReduceGroup& group, std::st
     const auto all = result(bytes);
     const std::size_t mark = group_->log_size(0);
     const auto [commands, inputs] = with_inputs(*this, reduce_command(group), bytes);
-    const auto answers = ask(commands, inputs);
+    const auto answers = execute(commands, inputs);
     std::vector<Json> read;
     try {
-        read = understood(answers);
+        read = parsed(answers);
     } catch (const Refusal&) {
         opened_at_start_ = 0;
         throw;
@@ -401,11 +332,11 @@ CombineOutcome LiveRanks::combine(const CombineRun& run) {
                  {"output", output_offset}};
     const std::size_t mark = group_->log_size(0);
     const auto [commands, inputs] = with_inputs(*this, std::move(command), bytes);
-    const auto answers = ask(commands, inputs);
+    const auto answers = execute(commands, inputs);
     CombineOutcome outcome;
     try {
         int rank = 0;
-        for (const Json& answer : understood(answers)) {
+        for (const Json& answer : parsed(answers)) {
             if (run.digest) outcome.digests.push_back(answer.at("digest"));
             outcome.ran = answer.at("ran");
             if (run.guards && !answer.at("guards_intact").get<bool>())
@@ -436,7 +367,7 @@ std::map<std::string, std::vector<double>> LiveRanks::bench(const BenchRun& run)
                        {"limits", run.limits}};
     std::map<std::string, std::vector<double>> slowest;
     for (const Json& answer :
-         understood(ask(std::vector<std::string>(static_cast<std::size_t>(ranks()), command.dump()))))
+         parsed(execute(std::vector<std::string>(static_cast<std::size_t>(ranks()), command.dump()))))
         for (const auto& [name, times] : answer.items()) {
             auto& all = slowest[name];
             all.resize(times.size());

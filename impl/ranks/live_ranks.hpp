@@ -1,4 +1,4 @@
-// Real ranks on this machine's GPUs: where they sit, what NCCL is told, what it said, and the calls they make.
+// Real ranks on GPUs: how NCCL is set up, what it logs, and the calls that the ranks make.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,52 +11,23 @@
 #include <string_view>
 #include <vector>
 
-#include "impl/ranks/launched_job.hpp"
+#include "impl/ranks/placement.hpp"
 #include "impl/ranks/private_mps.hpp"
 #include "impl/ranks/rank_group.hpp"
+#include "model/arithmetic/format.hpp"
 #include "model/combine/routing.hpp"
 #include "model/combine/scheme.hpp"
 #include "model/nccl/call.hpp"
 
 namespace samesum::gpu {
 
-/// Where a rank that a launcher started sits.
-struct RankLocation {
-    std::string host, gpu;  ///< equal words, same thing
-    int device = 0;         ///< the GPU's number in the rank's process
-};
-
-/// The GPUs and versions of this machine, or of a crew's machines, found out in processes of their own.
-struct Hardware {
-    std::vector<std::string> gpus;  ///< names; of a crew's machines those that ranks sit on
-    int compute_capability = 0;     ///< of the first
-    std::string driver, runtime;
-    NcclVersion nccl;
-    std::vector<RankLocation> locations{};  ///< of the crew's ranks; none where this process starts its own
-};
-/// Throws Inconclusive, with the reason, where there is no usable GPU or a crew's ranks do not have the same.
+/// The hardware that ranks find, each in its own process. Throws Inconclusive with the reason where there is no usable
+/// GPU, or where a launched job's ranks have different GPUs or versions.
 [[nodiscard]] Hardware probe_hardware();
-
-/// Who sits where. Ranks of one node sit on different GPUs; a node is a host, or a value of NCCL_HOSTID.
-struct Placement {
-    int ranks = 1, ranks_per_node = 1;
-    std::vector<int> gpu_of;
-    bool several_nodes = false;
-    bool gpus_are_shared = false;
-    int hosts = 1;
-    bool nodes_are_hosts = false;  ///< NCCL need not be told
-};
-/// One node where the GPUs suffice and `ranks_per_node` is 0; else nodes of so many ranks (1 when 0).
-/// Throws UsageError when a node's ranks outnumber the GPUs or do not divide the ranks.
-[[nodiscard]] Placement place_ranks(int ranks, int ranks_per_node, int gpus);
-/// The same for the first ranks of a crew, whose hosts are the nodes when `ranks_per_node` is 0 and no two ranks share
-/// a GPU. Consecutive ranks must sit on one host then, equally many on each.
-[[nodiscard]] Placement place_ranks(int ranks, int ranks_per_node, std::span<const RankLocation> locations);
-[[nodiscard]] Placement place_ranks(int ranks, int ranks_per_node, const Hardware& hardware);
 
 enum class MpsUse : std::uint8_t { automatic, on, off };
 
-/// NCCL's settings of one communicator, as environment variables; those that are absent are unset.
+/// NCCL's settings of one communicator, as environment variables. An empty one keeps the user's value.
 struct NcclEnvironment {
     std::string algorithms, protocols;  ///< NCCL_ALGO, NCCL_PROTO
     std::string graph_file;             ///< NCCL_GRAPH_FILE
@@ -64,12 +35,13 @@ struct NcclEnvironment {
     friend bool operator==(const NcclEnvironment&, const NcclEnvironment&) = default;
 };
 
-/// What NCCL wrote when the communicator was made.
+/// What NCCL logged when the communicator was created.
 struct StartLog {
-    std::vector<std::string> rings;   ///< "Channel 00/02 : 0 1 2 3"
-    std::string rank0_trees;          ///< "Trees [0] ..."
-    std::string text;                 ///< all of it, from rank 0
-    std::vector<std::string> graphs;  ///< "Pattern 4, crossNic 0, nChannels 1, bw 1.2/1.2, ...": speeds of the search
+    std::vector<std::string> rings;  ///< "Channel 00/02 : 0 1 2 3"
+    std::string rank0_trees;         ///< "Trees [0] ..."
+    std::string text;                ///< the whole log of rank 0
+    std::vector<std::string>
+        graphs;  ///< "Pattern 4, crossNic 0, nChannels 1, bw 1.2/1.2, ...": bandwidths of the search
 };
 
 /// One run of a group of calls on all ranks.
@@ -80,10 +52,10 @@ struct ReduceGroup {
     [[nodiscard]] std::uint64_t total(int ranks) const;  ///< elements of all results together
 };
 
-/// How a combine is run, beside the request itself.
+/// A combine and how it is run.
 struct CombineRun {
     Scheme scheme = Scheme::fixed_root;
-    bool fastest = false;  ///< the fastest ordered scheme instead; to be judged as any ordered one
+    bool fastest = false;  ///< the fastest ordered scheme instead; all of them give the same bits
     Routing routing;
     Format format = Format::bfloat16;
     int root = 0;
@@ -91,28 +63,28 @@ struct CombineRun {
     int ranks_per_node = 0;  ///< of the ordered schemes by node; 0: one sum over all ranks
     std::string fault = "none";
     bool captured = false, in_place = false;
-    int shift = 0;        ///< elements by which the buffers are off their alignment
-    double delay_s = 0;   ///< a producer that is still running when the combine is enqueued
-    bool guards = false;  ///< also look whether anything else was written
+    int shift = 0;        ///< elements by which the buffers are misaligned
+    double delay_s = 0;   ///< a producer kernel that still runs when the combine is enqueued
+    bool guards = false;  ///< also check that nothing but the result was written
     bool digest = true;
-    /// The rows of the inputs that are others than in the call before, where the rest lies as it did: only they travel
-    /// to the GPU. Absent: any.
+    /// The rows of the inputs that have changed since the last call: only they are copied to the GPU. Absent: all may
+    /// have changed.
     std::optional<std::vector<std::uint64_t>> changed_rows{};
 };
 
 struct CombineOutcome {
     std::vector<std::uint64_t> digests;  ///< FNV-1a of each rank's own rows, if asked for
-    std::string said;                    ///< NCCL's lines about the calls, joined by " | "
-    std::string ran;                     ///< the scheme
+    std::string said;                    ///< NCCL's log lines about the calls, joined by " | "
+    std::string ran;                     ///< the scheme that ran
     std::string damage;                  ///< which rank wrote outside its result, if guards were set
 };
 
-/// NCCL refused what its settings force; the text is its own.
+/// NCCL refused what its settings force; the text is NCCL's.
 struct Refusal : Inconclusive {
     using Inconclusive::Inconclusive;
 };
 
-/// What is timed on equal chunks of `hidden` elements, and how.
+/// The schemes to time on equal chunks of `hidden` elements, and how.
 struct BenchRun {
     std::vector<std::string> schemes;  ///< names, or "auto"
     std::uint64_t hidden = 0;
@@ -139,31 +111,31 @@ public:
     [[nodiscard]] bool uses_mps() const { return mps_ != nullptr; }
     [[nodiscard]] RankGroup& group() { return *group_; }
 
-    /// A new communicator; the old one is closed.
+    /// Creates a communicator; an open one is closed first.
     void open(const NcclEnvironment& environment);
     [[nodiscard]] const NcclEnvironment& environment() const { return environment_; }
     [[nodiscard]] const StartLog& start_log() const { return log_; }
 
-    /// Runs the group once for each mask: mask[r] is what rank r contributes at every element. Returns, mask after
-    /// mask, all elements of all calls in program order. `said` gets NCCL's lines about the last run.
-    /// The returned bytes stay valid until the next command.
+    /// Runs the group once for each mask: mask[r] is rank r's value of every element. Returns for each mask all
+    /// elements of all calls in program order; the bytes stay valid until the next command. `said` gets NCCL's log
+    /// lines about the last run.
     [[nodiscard]] std::vector<std::span<const std::byte>> run_masks(const ReduceGroup& group,
                                                                     std::span<const std::vector<Bits>> masks,
                                                                     std::string& said);
-    /// Where rank r's input is to be written before run_data(): the calls' inputs one after another.
+    /// Room for rank r's input of run_data() or combine(): the calls' inputs one after another.
     [[nodiscard]] std::span<std::byte> input(int rank, std::uint64_t bytes);
     /// Throws Inconclusive when the ranks of an all-reduce hold different bits.
     [[nodiscard]] std::span<const std::byte> run_data(const ReduceGroup& group, std::string& said);
 
-    /// Combines the partials that input() holds; result() then holds the [rows, hidden] result.
+    /// Combines the partials in input(); result() then holds the [rows, hidden] result.
     CombineOutcome combine(const CombineRun& run);
     [[nodiscard]] std::span<const std::byte> result(std::uint64_t bytes) const;
 
-    /// Microseconds of every scheme and limit, repetition by repetition: the slowest rank's.
+    /// Microseconds of every scheme and limit, one for each repetition: the slowest rank's.
     [[nodiscard]] std::map<std::string, std::vector<double>> bench(const BenchRun& run);
 
 private:
-    std::vector<std::string> ask(std::span<const std::string> commands, std::span<const Range> inputs = {});
+    std::vector<std::string> execute(std::span<const std::string> commands, std::span<const Range> inputs = {});
     [[nodiscard]] bool is_open() const;
     void ensure_open();
     [[nodiscard]] std::string said_since(std::size_t mark) const;
@@ -175,7 +147,7 @@ private:
     std::unique_ptr<RankGroup> group_;
     NcclEnvironment environment_;
     StartLog log_;
-    int opened_at_start_ = 0;  ///< group_->starts() when the communicator was made; 0: none
+    int opened_at_start_ = 0;  ///< group_->starts() when the communicator was created; 0: none
 };
 
 }  // namespace samesum::gpu

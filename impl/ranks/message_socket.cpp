@@ -1,4 +1,4 @@
-// A header, the text, the ranges, their bytes. What is small goes out in one piece.
+// A message is a header, the text, the ranges, and their bytes. Header, text and ranges go out in one sendmsg.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/ranks/message_socket.hpp"
 
@@ -20,14 +20,14 @@ struct Header {
     std::uint64_t text_bytes;
     std::uint32_t ranges;
     char kind;
-    bool carries;
+    bool has_data;
 };
 
-/// No message of ours is longer.
+/// Upper bounds on what a peer may announce; samesum's own messages are shorter.
 constexpr std::uint64_t max_text = std::uint64_t{1} << 32;
 constexpr std::uint32_t max_ranges = 1 << 24;
 
-/// All of the pieces, whatever portions sendmsg or recvmsg deal with at a time; false when the other end is gone.
+/// Moves all pieces, however many bytes one sendmsg or recvmsg takes. False when the other end is gone.
 template <class Move>
 bool move_all(std::span<iovec> pieces, Move move) {
     while (!pieces.empty()) {
@@ -60,7 +60,7 @@ bool read_all(int socket, std::span<iovec> pieces) {
     return move_all(pieces, [&](msghdr* message) { return ::recvmsg(socket, message, 0); });
 }
 
-/// Where the ranges' bytes lie in the memory; nothing when they do not.
+/// The ranges as parts of the memory; nothing when one lies outside it.
 template <class Byte>
 std::optional<std::vector<iovec>> pieces_of(std::span<const Range> ranges, std::span<Byte> memory) {
     std::vector<iovec> pieces;
@@ -85,17 +85,17 @@ void MessageSocket::close() {
 }
 
 bool MessageSocket::write(Message::Kind kind, std::string_view text, std::span<const Range> ranges,
-                          std::span<const std::byte> carried) {
+                          std::span<const std::byte> memory) {
     Header header{};
     header.text_bytes = text.size();
     header.ranges = static_cast<std::uint32_t>(ranges.size());
     header.kind = static_cast<char>(kind);
-    header.carries = !carried.empty() && !ranges.empty();
+    header.has_data = !memory.empty() && !ranges.empty();
     std::array<iovec, 3> pieces{iovec{&header, sizeof header}, iovec{const_cast<char*>(text.data()), text.size()},
                                 iovec{const_cast<Range*>(ranges.data()), ranges.size_bytes()}};
     if (!write_all(socket_, pieces)) return false;
-    if (!header.carries) return true;
-    auto bytes = pieces_of(ranges, carried);
+    if (!header.has_data) return true;
+    auto bytes = pieces_of(ranges, memory);
     return bytes && write_all(socket_, *bytes);
 }
 
@@ -110,14 +110,14 @@ std::optional<Message> MessageSocket::read(std::span<std::byte> memory) {
     std::array<iovec, 2> rest{iovec{message.text.data(), message.text.size()},
                               iovec{message.ranges.data(), message.ranges.size() * sizeof(Range)}};
     if (!read_all(socket_, rest)) return std::nullopt;
-    if (header.carries) {
+    if (header.has_data) {
         auto bytes = pieces_of(std::span<const Range>(message.ranges), memory);
         if (!bytes || !read_all(socket_, *bytes)) return std::nullopt;
     }
     return message;
 }
 
-bool MessageSocket::waiting(double seconds) const {
+bool MessageSocket::readable_within(double seconds) const {
     pollfd each{socket_, POLLIN, 0};
     int ready = 0;
     do ready = ::poll(&each, 1, static_cast<int>(std::clamp(seconds * 1000 + 1, 0.0, 1e9)));

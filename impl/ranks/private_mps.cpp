@@ -1,4 +1,4 @@
-// The keeper is forked early, ignores Ctrl-C by leading its own session, and waits for its leash to fall.
+// The supervisor leads its own session, so Ctrl-C does not reach it, and waits until its lifetime pipe is closed.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/ranks/private_mps.hpp"
 
@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -14,16 +15,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <sstream>
+#include <string_view>
+#include <vector>
 
 #include "model/support/error.hpp"
+#include "model/support/text.hpp"
 
 namespace samesum::gpu {
 namespace {
 
 constexpr const char* control = "nvidia-cuda-mps-control";
 
-/// Feeds `input` to the control program; true when it ended well.
+/// Runs the control program with this standard input; true when it exits with 0. Its output is not read: the daemon
+/// that -d starts would keep that pipe open.
 bool run_control(const char* argument, const char* input) {
     std::array<int, 2> feed{};
     if (::pipe2(feed.data(), O_CLOEXEC) != 0) return false;
@@ -42,7 +46,7 @@ bool run_control(const char* argument, const char* input) {
     return written >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-[[noreturn]] void supervise_daemon(int report, int lifetime_pipe, const std::string& folder) {
+[[noreturn]] void supervise_daemon(int report, int lifetime_pipe, const std::filesystem::path& folder) {
     ::setsid();
     ::signal(SIGPIPE, SIG_IGN);
     const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -63,20 +67,17 @@ bool run_control(const char* argument, const char* input) {
 bool PrivateMps::available() {
     if (std::getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr) return false;
     const char* path = std::getenv("PATH");
-    std::stringstream folders(path == nullptr ? "" : path);
-    for (std::string folder; std::getline(folders, folder, ':');)
-        if (::access((folder + "/" + control).c_str(), X_OK) == 0) return true;
-    return false;
+    if (path == nullptr) return false;
+    const std::vector<std::string_view> folders = split(path, ':');
+    return std::any_of(folders.begin(), folders.end(), [](std::string_view folder) {
+        return ::access(fmt::format("{}/{}", folder, control).c_str(), X_OK) == 0;
+    });
 }
 
 PrivateMps::PrivateMps() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "samesum-mps-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr)
-        throw Inconclusive(fmt::format("cannot make {}: {}", pattern, std::strerror(errno)));
-    folder_ = pattern;
     for (const auto& [variable, name] :
          {std::pair{"CUDA_MPS_PIPE_DIRECTORY", "pipe"}, {"CUDA_MPS_LOG_DIRECTORY", "log"}}) {
-        environment_[variable] = fmt::format("{}/{}", folder_, name);
+        environment_[variable] = folder_.file(name);
         std::filesystem::create_directory(environment_[variable]);
     }
     std::array<int, 2> report{}, lifetime_pipe{};
@@ -88,7 +89,7 @@ PrivateMps::PrivateMps() {
         ::close(report[0]);
         ::close(lifetime_pipe[1]);
         for (const auto& [variable, value] : environment_) ::setenv(variable.c_str(), value.c_str(), 1);
-        supervise_daemon(report[1], lifetime_pipe[0], folder_);
+        supervise_daemon(report[1], lifetime_pipe[0], folder_.path());
     }
     ::close(report[1]);
     ::close(lifetime_pipe[0]);
@@ -99,7 +100,7 @@ PrivateMps::PrivateMps() {
     if (heard && started == 'y') return;
     ::close(lifetime_pipe_);
     if (supervisor_ > 0) ::waitpid(supervisor_, nullptr, 0);
-    throw Inconclusive("nvidia-cuda-mps-control -d did not start; run with --mps off to let the ranks take turns");
+    throw Inconclusive("nvidia-cuda-mps-control -d did not start; with --mps off the ranks take turns on the GPU");
 }
 
 PrivateMps::~PrivateMps() {

@@ -1,4 +1,4 @@
-// A private MPS daemon, so that several ranks share a GPU without taking turns.
+// A private MPS daemon, so that several ranks run on one GPU at the same time.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,10 +7,13 @@
 #include <map>
 #include <string>
 
+#include "model/support/temporary_folder.hpp"
+
 namespace samesum::gpu {
 
-/// Runs nvidia-cuda-mps-control with pipe and log folders of its own while it lives. A keeper process holds the daemon
-/// and stops it when this object goes, or when this process ends in whatever way. No GPU setting is touched.
+/// Runs nvidia-cuda-mps-control with its own pipe and log folders for as long as this object lives. A supervisor
+/// process starts the daemon, and stops it when this object is destroyed or this process ends, however that happens. No
+/// setting of the GPU is changed.
 class PrivateMps {
 public:
     /// False where the program is not installed, or where the environment already names a daemon.
@@ -22,14 +25,14 @@ public:
     PrivateMps(const PrivateMps&) = delete;
     PrivateMps& operator=(const PrivateMps&) = delete;
 
-    /// What a process that wants to use the daemon must have in its environment.
+    /// The variables that a process needs to use the daemon.
     [[nodiscard]] const std::map<std::string, std::string>& environment() const { return environment_; }
 
 private:
-    std::string folder_;
+    TemporaryFolder folder_{"samesum-mps"};
     std::map<std::string, std::string> environment_;
     pid_t supervisor_ = -1;
-    int lifetime_pipe_ = -1;  ///< the keeper sees this end close
+    int lifetime_pipe_ = -1;  ///< the supervisor stops when this end is closed
 };
 
 }  // namespace samesum::gpu

@@ -1,4 +1,4 @@
-// A rank that dies is seen at once; a rank that hangs is seen by the deadline.
+// A rank that dies is noticed at once, a rank that hangs at the deadline.
 // SPDX-License-Identifier: Apache-2.0
 #include "impl/ranks/rank_group.hpp"
 
@@ -15,8 +15,9 @@
 namespace samesum::gpu {
 namespace {
 
-std::size_t as_bytes(const RankGroupOptions& options) {
-    if (options.ranks < 1) throw UsageError(fmt::format("{} ranks; at least 1 would be right", options.ranks));
+/// Bytes of memory, once the number of ranks is known to be possible.
+std::size_t checked_memory_bytes(const RankGroupOptions& options) {
+    if (options.ranks < 1) throw UsageError(fmt::format("{} ranks: expected at least 1", options.ranks));
     if (options.launched_job != nullptr && options.ranks > options.launched_job->ranks())
         throw UsageError(fmt::format("{} ranks; {} started {}", options.ranks, options.launched_job->launch().launcher,
                                      options.launched_job->ranks()));
@@ -37,7 +38,7 @@ RankFailure::RankFailure(Kind k, int r, std::string c, std::string w)
       why(std::move(w)) {}
 
 RankGroup::RankGroup(RankGroupOptions options, WorkerFactory factory)
-    : options_(std::move(options)), memory_(as_bytes(options_)) {
+    : options_(std::move(options)), memory_(checked_memory_bytes(options_)) {
     for (int rank = 0; rank < options_.ranks; ++rank) {
         RankRole role{rank, options_.ranks, {}};
         if (!options_.environment.empty())
@@ -69,13 +70,13 @@ void RankGroup::start() {
     ++starts_;
     running_ = true;
     try {
-        std::vector<int> sockets;
-        if (options_.launched_job != nullptr) sockets = options_.launched_job->sockets();
+        std::vector<int> foreign;
+        if (options_.launched_job != nullptr) foreign = options_.launched_job->descriptors();
         for (const auto& process : processes_) {
-            process->start(sockets);
-            if (process->pid() > 0) sockets.push_back(process->socket());
+            process->start(foreign);
+            if (process->pid() > 0) foreign.push_back(process->descriptor());
         }
-        for (const auto& process : processes_) process->started(options_.start_seconds);
+        for (const auto& process : processes_) process->wait_until_started(options_.start_seconds);
     } catch (...) {
         stop();
         throw;
@@ -87,12 +88,23 @@ void RankGroup::fail(RankFailure::Kind kind, std::size_t rank, const std::string
     throw RankFailure(kind, static_cast<int>(rank), processes_[rank]->current_call(), why);
 }
 
-std::vector<std::string> RankGroup::ask(std::string_view command, double seconds) {
-    return ask(std::vector<std::string>(processes_.size(), std::string(command)), seconds);
+std::vector<std::string> RankGroup::execute(std::string_view command, double seconds) {
+    return execute(std::vector<std::string>(processes_.size(), std::string(command)), seconds);
 }
 
-std::vector<std::string> RankGroup::ask(std::span<const std::string> commands, double seconds,
-                                        std::span<const Range> inputs) {
+std::string RankGroup::answer_of(std::size_t rank) {
+    Message message = processes_[rank]->receive();
+    if (message.kind == Message::Kind::died) fail(RankFailure::Kind::died, rank, message.text);
+    if (message.kind == Message::Kind::error) fail(RankFailure::Kind::failed, rank, message.text);
+    if (message.kind == Message::Kind::usage_error) {
+        stop();
+        throw UsageError(message.text);
+    }
+    return std::move(message.text);
+}
+
+std::vector<std::string> RankGroup::execute(std::span<const std::string> commands, double seconds,
+                                            std::span<const Range> inputs) {
     ensure(commands.size() == processes_.size(), "a command for every rank");
     ensure(inputs.empty() || inputs.size() == processes_.size(), "an input for every rank, or for none");
     double deadline = monotonic_seconds() + seconds;
@@ -100,39 +112,29 @@ std::vector<std::string> RankGroup::ask(std::span<const std::string> commands, d
         start();
         deadline += options_.start_seconds;
     }
-    const auto answer_of = [&](std::size_t rank) {
-        Message message = processes_[rank]->take();
-        if (message.kind == Message::Kind::died) fail(RankFailure::Kind::died, rank, message.text);
-        if (message.kind == Message::Kind::error) fail(RankFailure::Kind::failed, rank, message.text);
-        if (message.kind == Message::Kind::usage_error) {
-            stop();
-            throw UsageError(message.text);
-        }
-        return std::move(message.text);
-    };
     for (std::size_t rank = 0; rank < commands.size(); ++rank)
-        if (!processes_[rank]->put(commands[rank], inputs.empty() ? Range{} : inputs[rank])) (void)answer_of(rank);
+        if (!processes_[rank]->send(commands[rank], inputs.empty() ? Range{} : inputs[rank])) (void)answer_of(rank);
 
     std::vector<std::string> answers(commands.size());
-    std::vector<pollfd> waiting(commands.size());
-    for (std::size_t i = 0; i < commands.size(); ++i) waiting[i] = {processes_[i]->socket(), POLLIN, 0};
+    std::vector<pollfd> sockets(commands.size());
+    for (std::size_t i = 0; i < commands.size(); ++i) sockets[i] = {processes_[i]->descriptor(), POLLIN, 0};
     for (std::size_t left = commands.size(); left > 0;) {
         const double rest = deadline - monotonic_seconds();
         const int ready = rest <= 0 ? 0
-                                    : ::poll(waiting.data(), static_cast<nfds_t>(waiting.size()),
+                                    : ::poll(sockets.data(), static_cast<nfds_t>(sockets.size()),
                                              static_cast<int>(std::min(rest * 1000 + 1, 1e9)));
         if (ready < 0 && errno == EINTR) continue;
         if (ready < 0) throw Inconclusive(fmt::format("poll on the ranks: {}", std::strerror(errno)));
         if (ready == 0) {
             const auto silent =
-                std::find_if(waiting.begin(), waiting.end(), [](const pollfd& each) { return each.fd >= 0; });
-            fail(RankFailure::Kind::hung, static_cast<std::size_t>(silent - waiting.begin()),
+                std::find_if(sockets.begin(), sockets.end(), [](const pollfd& each) { return each.fd >= 0; });
+            fail(RankFailure::Kind::hung, static_cast<std::size_t>(silent - sockets.begin()),
                  fmt::format("no answer in {:.3g} s; {} of {} ranks are silent", seconds, left, commands.size()));
         }
-        for (std::size_t i = 0; i < waiting.size(); ++i) {
-            if (waiting[i].fd < 0 || waiting[i].revents == 0) continue;
+        for (std::size_t i = 0; i < sockets.size(); ++i) {
+            if (sockets[i].fd < 0 || sockets[i].revents == 0) continue;
             answers[i] = answer_of(i);
-            waiting[i].fd = -1;
+            sockets[i].fd = -1;
             --left;
         }
     }
@@ -143,8 +145,8 @@ void RankGroup::stop() {
     if (!running_) return;
     running_ = false;
     for (const auto& process : processes_) process->request_stop();
-    const double timeout = monotonic_seconds() + 0.5;
-    for (const auto& process : processes_) process->end(timeout);
+    const double deadline = monotonic_seconds() + 0.5;
+    for (const auto& process : processes_) process->wait_for_end(deadline);
 }
 
 }  // namespace samesum::gpu

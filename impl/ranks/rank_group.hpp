@@ -1,5 +1,5 @@
-// One process a rank, kept alive between cases: commands go over sockets, bulk data through shared memory where there
-// is any, and every wait has a deadline.
+// One process for each rank, kept alive between commands. Commands go over sockets, bulk data through shared memory
+// where there is any, and every wait has a deadline.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,8 +20,8 @@ namespace samesum::gpu {
 
 class LaunchedJob;
 
-/// A rank died, hung or reported an error: the question it was asked stays unanswered. The group has been taken down
-/// and starts anew at the next question.
+/// A rank died, hung or reported an error instead of answering its command. The group has been stopped and starts again
+/// at the next command.
 struct RankFailure : Inconclusive {
     enum class Kind : std::uint8_t { died, hung, failed };
 
@@ -29,7 +29,7 @@ struct RankFailure : Inconclusive {
 
     Kind kind;
     int rank;
-    std::string call;  ///< what the rank was doing, in its own words
+    std::string call;  ///< what the rank was doing, as it recorded it
     std::string why;
 };
 
@@ -37,16 +37,16 @@ struct RankGroupOptions {
     int ranks = 1;
     /// For each rank, or one for all: variables set in its process, {} for none.
     std::vector<std::map<std::string, std::string>> environment{};
-    std::size_t memory_bytes = std::size_t{1} << 32;  ///< address space; pages come into being as they are touched
+    std::size_t memory_bytes = std::size_t{1} << 32;  ///< address space; pages are allocated when first touched
     double start_seconds = 60;
-    /// Where rank r's process comes from when a launcher started one for it; rank 0's is forked all the same. It
+    /// Where a launcher started the processes: rank 0 is forked here, the others by their own processes. The job
     /// outlives the group and serves one group at a time. nullptr: all ranks are forked here.
     LaunchedJob* launched_job = nullptr;
 };
 
-/// Starts its ranks at the first question; they are forks, so make it before anything in this process touches CUDA or
-/// starts threads. Whatever way the parent ends, the ranks end with it and nothing stays behind: the memory and the
-/// logs have no names in any file system. The group must be used by the thread that made it.
+/// Starts its ranks at the first command. They are forks: construct the group before anything in this process touches
+/// CUDA or starts threads. However the parent ends, the ranks end with it and nothing is left behind: memory and logs
+/// have no names in any file system. Only the thread that constructed the group may use it.
 class RankGroup {
 public:
     RankGroup(RankGroupOptions options, WorkerFactory factory);
@@ -56,28 +56,29 @@ public:
 
     [[nodiscard]] int ranks() const { return options_.ranks; }
     [[nodiscard]] std::span<std::byte> memory() const { return memory_.bytes(); }
-    /// How often the ranks have been started: what they were told before a restart, they no longer know.
+    /// How often the ranks have been started. A restart loses the ranks' state.
     [[nodiscard]] int starts() const { return starts_; }
-    /// False before the first question and after a failure.
+    /// False before the first command and after a failure.
     [[nodiscard]] bool running() const { return running_; }
     [[nodiscard]] std::vector<pid_t> processes() const;
 
-    /// Puts the same command to every rank and returns their answers. Throws RankFailure.
-    std::vector<std::string> ask(std::string_view command, double seconds);
-    /// commands[r] goes to rank r, and with it inputs[r] if there are any: the part of the memory that it reads.
-    std::vector<std::string> ask(std::span<const std::string> commands, double seconds,
-                                 std::span<const Range> inputs = {});
+    /// Sends the same command to every rank and returns their answers. Throws RankFailure.
+    std::vector<std::string> execute(std::string_view command, double seconds);
+    /// commands[r] goes to rank r, with inputs[r] if given: the part of the memory that the command reads.
+    std::vector<std::string> execute(std::span<const std::string> commands, double seconds,
+                                     std::span<const Range> inputs = {});
 
     /// What rank `rank` has written to its log since byte `from`.
     [[nodiscard]] std::string log(int rank, std::size_t from = 0) const;
-    /// How many bytes that are by now.
+    /// Bytes of the log so far.
     [[nodiscard]] std::size_t log_size(int rank) const;
 
-    /// Ends the ranks now; the next question starts them anew.
+    /// Ends the ranks now; the next command starts them again.
     void stop();
 
 private:
     void start();
+    [[nodiscard]] std::string answer_of(std::size_t rank);
     [[noreturn]] void fail(RankFailure::Kind kind, std::size_t rank, const std::string& why);
 
     RankGroupOptions options_;

@@ -1,4 +1,4 @@
-// Equal calls are planned once; what depends on what is read off the orders of the plans.
+// Equal calls are planned once; the class of a call follows from the orders in its plan and in plans of varied calls.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/analysis/call_classes.hpp"
 
@@ -12,6 +12,7 @@
 
 #include "model/nccl/schedule.hpp"
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 
 namespace samesum {
 namespace {
@@ -26,7 +27,7 @@ Call as_call(const RecordedCall& recorded) {
             .registered = recorded.captured};
 }
 
-/// Different orders, up to swapping operands. As many as are enough to tell that there are several.
+/// Distinct orders, up to swapping operands; of each plan the first 64.
 class Orders {
 public:
     void add(const Order& order) {
@@ -52,17 +53,17 @@ private:
     std::string hidden_;
 };
 
-/// The calls of one kind.
+/// Equal calls.
 struct Kind {
     RecordedCall call;
     const CallStream* stream = nullptr;
     RecordedCommunicator comm;
-    std::vector<RecordedCall> group{};  ///< the sums of its group on its communicator, itself among them
-    std::size_t place = 0;              ///< in there
+    std::vector<RecordedCall> group{};  ///< the sums of its group on its communicator, including itself
+    std::size_t place = 0;              ///< its index in `group`
     std::size_t times = 0;
 };
 
-/// In which a sum's order can show at all, and what shows it where nothing need be planned.
+/// Class of a call that needs no plan; nothing where the call must be planned.
 std::optional<OrderClass> class_without_a_plan(const Kind& kind) {
     const RecordedCall& call = kind.call;
     if (!call.reducing || !call.format || call.count == 0 || kind.comm.ranks == 1) return OrderClass::nothing_added;
@@ -77,9 +78,10 @@ std::optional<OrderClass> class_without_a_plan(const Kind& kind) {
 
 class CallClassifier {
 public:
-    CallClassifier(const std::function<Scenario(const CallStream&, const RecordedCommunicator&)>& scenario_for,
-                   std::vector<std::string>& assumptions)
-        : scenario_for_(scenario_for), assumptions_(assumptions) {}
+    CallClassifier(
+        const std::function<ResolvedCommunicator(const CallStream&, const RecordedCommunicator&)>& resolve_for,
+        std::vector<std::string>& assumptions)
+        : resolve_for_(resolve_for), assumptions_(assumptions) {}
 
     ClassifiedCalls classify(const Kind& kind, std::span<const Kind> all) {
         ClassifiedCalls classified{.call = kind.call, .ranks = kind.comm.ranks, .times = kind.times};
@@ -94,7 +96,8 @@ public:
         const bool scaled = kind.call.operation == Operation::avg || kind.call.operation == Operation::premulsum;
         if (scaled && classified.order_class == OrderClass::invariant)
             classified.order_class = OrderClass::count_dependent;
-        if (scaled) classified.why += "; NCCL scales on the way, rounded by protocol and position";
+        if (scaled)
+            classified.why += "; NCCL scales during the sum, with a rounding that depends on protocol and position";
         return classified;
     }
 
@@ -106,22 +109,24 @@ private:
 
     /// The plan of one call of a group.
     Plan plan(const Kind& kind, std::span<const Call> group, std::size_t place) {
-        const Scenario& scenario = scenario_of(kind);
-        Forced forced = scenario.forced;
+        const ResolvedCommunicator& resolved = resolved_for(kind);
+        Forced forced = resolved.forced;
         std::vector<Plan> plans;
         try {
-            plans = plan_group(scenario.comm, group, forced);
+            plans = plan_group(resolved.comm, group, forced);
         } catch (const UsageError&) {
-            if (scenario.comm.machine || (forced.algorithm && forced.protocol)) throw;
+            if (resolved.comm.machine || (forced.algorithm && forced.protocol)) throw;
             if (!forced.algorithm) {
                 forced.algorithm = Algorithm::ring;
-                assume("ring for every sum (NCCL's log: '-> Algo'; --algo, --machine)");
+                assume(fmt::format("Ring for every sum (NCCL's log: '-> Algo'; {}, {})", input_name("algo"),
+                                   input_name("machine")));
             }
             if (!forced.protocol) {
                 forced.protocol = Protocol::simple;
-                assume("Simple for every sum (NCCL's log: 'proto'; --proto, --machine)");
+                assume(fmt::format("Simple for every sum (NCCL's log: 'proto'; {}, {})", input_name("proto"),
+                                   input_name("machine")));
             }
-            plans = plan_group(scenario.comm, group, forced);
+            plans = plan_group(resolved.comm, group, forced);
         }
         for (Plan& each : plans)
             if (each.index == place) return std::move(each);
@@ -129,20 +134,20 @@ private:
     }
     Plan plan_alone(const Kind& kind, const Call& call) { return plan(kind, {&call, 1}, 0); }
 
-    const Scenario& scenario_of(const Kind& kind) {
+    const ResolvedCommunicator& resolved_for(const Kind& kind) {
         const auto key = std::pair(kind.stream, kind.comm.ranks);
-        const auto found = scenarios_.find(key);
-        if (found != scenarios_.end()) return found->second;
-        Scenario scenario = scenario_for_(*kind.stream, kind.comm);
-        for (const std::string& assumption : scenario.assumptions) assume(assumption);
-        return scenarios_.emplace(key, std::move(scenario)).first->second;
+        const auto found = resolved_.find(key);
+        if (found != resolved_.end()) return found->second;
+        ResolvedCommunicator resolved = resolve_for_(*kind.stream, kind.comm);
+        for (const std::string& assumption : resolved.assumptions) assume(assumption);
+        return resolved_.emplace(key, std::move(resolved)).first->second;
     }
 
     void replaced(const Kind& kind, ClassifiedCalls& classified) {
         classified.order_class = OrderClass::invariant;
         if (kind.stream->policy != "fixed_root") {
             classified.prediction = "rank order";
-            classified.why = fmt::format("added in rank order by SAMESUM_POLICY={}", kind.stream->policy);
+            classified.why = fmt::format("summed in rank order under SAMESUM_POLICY={}", kind.stream->policy);
             return;
         }
         Call reduce = as_call(kind.call);
@@ -156,7 +161,7 @@ private:
         classified.why = "one ncclReduce to root 0, all channels on one ring";
         if (orders.size() <= 1) return;
         classified.order_class = OrderClass::position_dependent;
-        classified.why = fmt::format("one ncclReduce, but its channels' rings make {} orders", orders.size());
+        classified.why = fmt::format("one ncclReduce, whose channels' rings give {} orders", orders.size());
     }
 
     void forwarded(const Kind& kind, std::span<const Kind> all, ClassifiedCalls& classified) {
@@ -167,39 +172,41 @@ private:
         Orders own;
         own.add(planned);
         const Call& call = group[kind.place];
-        if (!own.hidden().empty()) {
-            classified.order_class = OrderClass::not_observable;
-            classified.why = own.hidden();
-            return;
+        const auto settle = [&](OrderClass order_class, std::string why) {
+            classified.order_class = order_class;
+            classified.why = std::move(why);
+        };
+        if (!own.hidden().empty()) return settle(OrderClass::not_observable, own.hidden());
+        if (call.collective == Collective::reduce_scatter && own.size() > 1)
+            return settle(OrderClass::owner_dependent, fmt::format("{} orders, by the receiving rank", own.size()));
+        if (call.collective == Collective::reduce)
+            if (const std::size_t orders = orders_by_root(kind, all, call, own); orders > own.size())
+                return settle(OrderClass::owner_dependent, fmt::format("{} orders, by the root", orders));
+        if (own.size() > 1)
+            return settle(OrderClass::position_dependent,
+                          fmt::format("{} orders in one call, by the element's position", own.size()));
+        if (const auto count = count_with_other_orders(kind, all, call, own))
+            return settle(OrderClass::count_dependent,
+                          fmt::format("one order here, other orders with {} elements", *count));
+        settle(OrderClass::invariant, "one order for every count and position");
+    }
+
+    /// Orders of the call over all roots that the job reduces to: the owner of a row is its root.
+    std::size_t orders_by_root(const Kind& kind, std::span<const Kind> all, const Call& call, Orders orders) {
+        for (const Kind& other : all) {
+            if (other.comm.ranks != kind.comm.ranks || !other.call.reducing || class_without_a_plan(other) ||
+                *other.call.reducing != Collective::reduce || other.call.did != "forwarded")
+                continue;
+            Call to = call;
+            to.root = other.call.root;
+            if (to.root != call.root) orders.add(plan_alone(kind, to));
         }
-        if (call.collective == Collective::reduce_scatter && own.size() > 1) {
-            classified.order_class = OrderClass::owner_dependent;
-            classified.why = fmt::format("{} orders, by the receiving rank", own.size());
-            return;
-        }
-        // Reduces to several roots: whoever owns a row is its root.
-        if (call.collective == Collective::reduce) {
-            Orders by_root = own;
-            for (const Kind& other : all) {
-                if (other.comm.ranks != kind.comm.ranks || !other.call.reducing || class_without_a_plan(other) ||
-                    *other.call.reducing != Collective::reduce || other.call.did != "forwarded")
-                    continue;
-                Call to = call;
-                to.root = other.call.root;
-                if (to.root != call.root) by_root.add(plan_alone(kind, to));
-            }
-            if (by_root.size() > own.size()) {
-                classified.order_class = OrderClass::owner_dependent;
-                classified.why = fmt::format("{} orders, by the root", by_root.size());
-                return;
-            }
-        }
-        if (own.size() > 1) {
-            classified.order_class = OrderClass::position_dependent;
-            classified.why = fmt::format("{} orders in one call, by the element's place", own.size());
-            return;
-        }
-        // The same call with other counts, those of the job and some more.
+        return orders.size();
+    }
+
+    /// A count, of those of the job and some more, at which the call has further orders.
+    std::optional<std::uint64_t> count_with_other_orders(const Kind& kind, std::span<const Kind> all, const Call& call,
+                                                         const Orders& own) {
         std::vector<std::uint64_t> counts{1, call.count * 2, std::uint64_t{1} << 14, std::uint64_t{1} << 20,
                                           std::uint64_t{1} << 25};
         for (const Kind& other : all)
@@ -211,31 +218,27 @@ private:
             Call other = call;
             other.count = count;
             with.add(plan_alone(kind, other));
-            if (with.size() == own.size()) continue;
-            classified.order_class = OrderClass::count_dependent;
-            classified.why = fmt::format("one order here, others with {} elements", count);
-            return;
+            if (with.size() != own.size()) return count;
         }
-        classified.order_class = OrderClass::invariant;
-        classified.why = "one order for every count and place";
+        return std::nullopt;
     }
 
-    const std::function<Scenario(const CallStream&, const RecordedCommunicator&)>& scenario_for_;
+    const std::function<ResolvedCommunicator(const CallStream&, const RecordedCommunicator&)>& resolve_for_;
     std::vector<std::string>& assumptions_;
-    std::map<std::pair<const CallStream*, int>, Scenario> scenarios_;
+    std::map<std::pair<const CallStream*, int>, ResolvedCommunicator> resolved_;
 };
 
-/// Everything that can make a difference, as text.
+/// All that can change a call's class, as text.
 std::string key_of(const RecordedCall& call, int ranks) {
     return fmt::format("{} {} {} {} {} {} {} {} {} {}", ranks, call.collective, call.count,
                        call.format ? name(*call.format) : "", static_cast<int>(call.operation), call.root,
                        call.captured, call.in_place, call.did, call.group != 0);
 }
 
-/// The sums of one group on one communicator that NCCL made itself.
+/// The sums of one group on one communicator that NCCL computed (not replaced).
 struct Group {
     std::vector<RecordedCall> sums;
-    std::map<std::size_t, std::size_t> places;  ///< by number in the stream
+    std::map<std::size_t, std::size_t> places;  ///< index in `sums`, by index in the stream
     std::string key;
 };
 
@@ -292,10 +295,10 @@ bool depends(OrderClass order_class) { return order_class >= OrderClass::count_d
 
 std::vector<ClassifiedCalls> classify_calls(
     std::span<const CallStream> streams,
-    const std::function<Scenario(const CallStream&, const RecordedCommunicator&)>& scenario_for,
+    const std::function<ResolvedCommunicator(const CallStream&, const RecordedCommunicator&)>& resolve_for,
     std::vector<std::string>& assumptions) {
     const std::vector<Kind> kinds = kinds_of(streams);
-    CallClassifier classify(scenario_for, assumptions);
+    CallClassifier classify(resolve_for, assumptions);
     std::vector<ClassifiedCalls> classified;
     for (const Kind& kind : kinds) classified.push_back(classify.classify(kind, kinds));
     std::stable_sort(classified.begin(), classified.end(), [](const ClassifiedCalls& a, const ClassifiedCalls& b) {

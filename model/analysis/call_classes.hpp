@@ -17,35 +17,35 @@ namespace samesum {
 
 /// What a sum's order depends on, from harmless to worst.
 enum class OrderClass : std::uint8_t {
-    nothing_added,       ///< moves data only, or no elements
-    no_order,            ///< integers wrap, minima and maxima keep: every order has the same bits
-    one_addition,        ///< two ranks
+    nothing_added,       ///< moves data only, or has no elements
+    no_order,            ///< integers, minima and maxima: every order gives the same bits
+    one_addition,        ///< two ranks: one addition, which commutes
     invariant,           ///< one order for every element, count and owner
     refused,             ///< the policy did not let it run
-    not_observable,      ///< an adder that cannot be seen into
-    count_dependent,     ///< other counts are added in other orders
-    position_dependent,  ///< elements of one call are added in different orders
-    owner_dependent,     ///< by the rank that receives them
+    not_observable,      ///< summed in hardware, or by a symmetric kernel
+    count_dependent,     ///< calls of other counts have other orders
+    position_dependent,  ///< elements of one call have different orders
+    owner_dependent,     ///< the order depends on the rank that receives the element
 };
 [[nodiscard]] std::string_view name(OrderClass order_class);
 [[nodiscard]] bool depends(OrderClass order_class);
 
-/// Calls that are alike, and what was found out about them.
+/// Equal calls and their class.
 struct ClassifiedCalls {
     RecordedCall call;  ///< the first of them
     int ranks = 0;
     std::size_t times = 0;
-    std::string prediction{};  ///< "RING, SIMPLE, channels 0..3"; empty where none was needed
+    std::string prediction{};  ///< "RING, SIMPLE, channels 0..3"; empty where no plan is needed
     OrderClass order_class{};
     std::string why{};
 };
 
-/// Judges the calls of all streams, the most frequent first of the worst class first. `scenario_for` describes a
-/// communicator; where it leaves algorithm or protocol open and gives no machine, Ring and Simple are assumed, and said
-/// in `assumptions`, as is all that the scenarios assume.
+/// Classifies the calls of all streams: the worst class first, in it the most frequent calls first. `resolve_for`
+/// describes a communicator. Where it leaves algorithm or protocol open and gives no machine, Ring and Simple are
+/// assumed; `assumptions` lists this and all that the communicators assume.
 [[nodiscard]] std::vector<ClassifiedCalls> classify_calls(
     std::span<const CallStream> streams,
-    const std::function<Scenario(const CallStream&, const RecordedCommunicator&)>& scenario_for,
+    const std::function<ResolvedCommunicator(const CallStream&, const RecordedCommunicator&)>& resolve_for,
     std::vector<std::string>& assumptions);
 
 }  // namespace samesum

@@ -1,4 +1,4 @@
-// Monte Carlo in blocks, each with a generator of its own, summed as whole buffers.
+// Monte Carlo in blocks; each has its own generator and is summed as whole buffers.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/analysis/changed_share.hpp"
 
@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 
 #include "model/nccl/buffer_sum.hpp"
 #include "model/support/error.hpp"
+#include "model/support/numbers.hpp"
 
 namespace samesum {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kinds{"normal", "uniform", "spread", "integer"};
 constexpr std::uint64_t block_size = 4096;
 
-/// The bits of one element by a way.
+/// The results of one way to add, bit by bit.
 class Sums {
 public:
     Sums(const Way& way, std::span<const ConstBytes> inputs, std::size_t count)
@@ -52,8 +52,8 @@ DataModel parse_data_model(std::string_view text) {
     const auto kind = std::find(kinds.begin(), kinds.end(), text.substr(0, colon));
     const auto fail = [&] {
         throw UsageError(
-            fmt::format("'{}' is no data model; one of: normal[:DEVIATION], uniform[:LIMIT], "
-                        "spread[:EXPONENTS], integer[:LARGEST]",
+            fmt::format("data model '{}': expected normal[:DEVIATION], uniform[:LIMIT], spread[:EXPONENTS] or "
+                        "integer[:LARGEST]",
                         text));
     };
     if (kind == kinds.end()) fail();
@@ -62,10 +62,8 @@ DataModel parse_data_model(std::string_view text) {
     if (model.kind == DataModel::Kind::spread) model.parameter = 10;
     if (model.kind == DataModel::Kind::integer) model.parameter = 7;
     if (colon == text.size()) return model;
-    const std::string number(text.substr(colon + 1));
-    char* end = nullptr;
-    model.parameter = std::strtod(number.c_str(), &end);
-    if (number.empty() || *end != '\0' || !(model.parameter > 0) || model.parameter > 1e300) fail();
+    model.parameter = real_in(text.substr(colon + 1)).value_or(0);
+    if (!(model.parameter > 0) || model.parameter > 1e300) fail();
     if (model.kind >= DataModel::Kind::spread &&
         (model.parameter > 1e6 || model.parameter != std::floor(model.parameter)))
         fail();
@@ -88,7 +86,7 @@ double Share::error() const {
 Share changed_share(const Way& before, const Way& after, const DataModel& data, std::uint64_t samples,
                     std::uint64_t seed) {
     const Format format = before.rule.format;
-    ensure(format == after.rule.format, "both ways add one format");
+    ensure(format == after.rule.format, "both ways to add have the same format");
     const std::vector<int> leaves = before.tree.leaves(), others = after.tree.leaves();
     const auto ranks = static_cast<std::size_t>(
         1 + std::max(*std::max_element(leaves.begin(), leaves.end()), *std::max_element(others.begin(), others.end())));

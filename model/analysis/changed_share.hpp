@@ -20,7 +20,7 @@ struct DataModel {
         normal,   ///< mean 0, standard deviation `parameter`
         uniform,  ///< between -parameter and parameter
         spread,   ///< any sign and fraction, exponent equally likely from -parameter to parameter
-        integer,  ///< whole numbers 0 .. parameter, as test data of nccl-tests is
+        integer,  ///< whole numbers 0 .. parameter, as in the test data of nccl-tests
     } kind = Kind::normal;
     double parameter = 1;
 
@@ -39,7 +39,7 @@ struct Way {
 struct Share {
     std::uint64_t samples = 0, changed = 0;
     [[nodiscard]] double value() const;
-    /// Standard error of a share of independent samples; with none or all changed, as if one were not (never 0).
+    /// Standard error of a share of independent samples; never 0: with none or all changed, that of one in n.
     [[nodiscard]] double error() const;
 };
 
@@ -47,13 +47,13 @@ struct Share {
 [[nodiscard]] Share changed_share(const Way& before, const Way& after, const DataModel& data, std::uint64_t samples,
                                   std::uint64_t seed);
 
-/// A pair of orders that `elements` elements of a call go through, before and after.
+/// The orders of `elements` elements of a call, before and after.
 struct OrderPair {
     ReductionTree before, after;
     std::uint64_t elements = 0;
 };
 /// The pairs of two schedules of equal size, distinct orders only. Throws Inconclusive where one is not observable, or
-/// where there are more than `most` pairs.
+/// where there are more than `max` pairs.
 [[nodiscard]] std::vector<OrderPair> order_pairs(const Schedule& before, const Schedule& after, std::size_t max = 4096);
 
 }  // namespace samesum

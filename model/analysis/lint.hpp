@@ -1,7 +1,8 @@
-// What an environment's settings do for the order of sums: pinned, acting, inert, rejected, missing, contradictory.
+// What an environment's settings do for the order of sums, and which invariances hold under them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,7 +10,7 @@
 
 #include "model/combine/invariance.hpp"
 #include "model/nccl/call.hpp"
-#include "model/nccl/settings.hpp"
+#include "model/support/environment.hpp"
 
 namespace samesum {
 
@@ -30,38 +31,38 @@ struct LintRow {
 
 /// Does a collective (ncclSum, buffers outside symmetric windows) have an invariance under the settings, and why (not)?
 struct CollectiveAnswer {
-    enum class Verdict : std::uint8_t {
+    enum class Holds : std::uint8_t {
         yes,
         depends,  ///< yes if all channels have one ring and tree, which an environment does not say
-        unknown,  ///< an adder that cannot be seen into may be used
+        unknown,  ///< summed in hardware (NVLS, CollNet): not observable
         no,
         fails,  ///< NCCL refuses the call
     };
     Collective collective{};
     Invariance invariance{};
-    Verdict verdict = Verdict::unknown;
+    Holds holds = Holds::unknown;
     std::string why;  ///< the reason, or the smallest counter-example found
 };
-[[nodiscard]] std::string_view name(CollectiveAnswer::Verdict verdict);
+[[nodiscard]] std::string_view name(CollectiveAnswer::Holds holds);
 
-/// Settings that give a collective an invariance, and their price.
+/// Settings that give a collective an invariance, and their cost.
 struct Recipe {
     Invariance invariance{};
     Collective collective{};
-    std::vector<std::pair<std::string, std::string>> settings;  ///< empty: none needed, or none would do
+    std::vector<std::pair<std::string, std::string>> settings;  ///< empty: none needed, or none achieves it
     std::string cost;
     /// What the model answers with these settings instead of the environment's.
-    CollectiveAnswer::Verdict confirmed = CollectiveAnswer::Verdict::unknown;
+    CollectiveAnswer::Holds confirmed = CollectiveAnswer::Holds::unknown;
 };
 
 struct LintReport {
     std::vector<LintRow> rows;
-    std::vector<std::string> blocks;  ///< known blocks found in the environment, with a judgement
+    std::vector<std::string> blocks;  ///< known blocks of settings found in the environment, with what holds under them
     std::vector<CollectiveAnswer> answers;
     std::vector<Recipe> recipes;
 };
 
-/// Where the environment is to act.
+/// The release and layout that the settings are for.
 struct LintScope {
     NcclVersion version{};
     int ranks = 8;
@@ -70,7 +71,7 @@ struct LintScope {
 
 /// Answers come from the model: every algorithm and protocol that the settings leave open is planned for calls of 1 to
 /// 2^24 elements, with equal and with unequal rings, and the orders are compared. Throws UsageError for a scope that
-/// is no layout.
+/// is not a layout.
 [[nodiscard]] LintReport lint(const Environment& environment, const LintScope& scope);
 
 }  // namespace samesum

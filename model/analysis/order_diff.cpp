@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 
 namespace samesum {
 
@@ -27,7 +28,7 @@ std::size_t OrderTable::number_of(const Order& order) {
     return number;
 }
 
-std::vector<OrderRow> rows_of(const Schedule& schedule, OrderTable& book, std::uint64_t from, std::uint64_t to,
+std::vector<OrderRow> rows_of(const Schedule& schedule, OrderTable& table, std::uint64_t from, std::uint64_t to,
                               std::size_t max) {
     std::vector<OrderRow> rows;
     std::optional<Order> last;
@@ -35,7 +36,7 @@ std::vector<OrderRow> rows_of(const Schedule& schedule, OrderTable& book, std::u
         const bool continues = last == segment.order && rows.back().channel == segment.channel;
         if (!continues && rows.size() == max) return false;
         last = segment.order;
-        const std::size_t order = book.number_of(segment.order);
+        const std::size_t order = table.number_of(segment.order);
         if (!rows.empty() && rows.back().order == order && rows.back().channel == segment.channel) {
             rows.back().end = segment.end;
         } else {
@@ -47,10 +48,10 @@ std::vector<OrderRow> rows_of(const Schedule& schedule, OrderTable& book, std::u
 }
 
 OrderChanges order_changes(const Plan& before, const Plan& after, std::uint64_t offset, std::size_t max,
-                           OrderTable& book) {
+                           OrderTable& table) {
     const Schedule &old_schedule = before.schedule, &new_schedule = after.schedule;
     if (old_schedule.ranks() != new_schedule.ranks())
-        throw UsageError("the two calls have different numbers of ranks: every order changes");
+        throw UsageError("the two calls have different numbers of ranks; expected equal numbers");
     const auto blocks_of = [](const Plan& plan) {
         return plan.task.call.collective == Collective::reduce_scatter
                    ? static_cast<std::uint64_t>(plan.schedule.ranks())
@@ -58,10 +59,11 @@ OrderChanges order_changes(const Plan& before, const Plan& after, std::uint64_t 
     };
     const std::uint64_t blocks = blocks_of(before);
     if (blocks != blocks_of(after))
-        throw UsageError("a reduce_scatter compares with a reduce_scatter: their results lie differently");
+        throw UsageError("only one of the two calls is a reduce_scatter; expected both or neither");
     const std::uint64_t old_count = before.task.call.count, new_count = after.task.call.count;
     if (offset >= new_count && old_count > 0)
-        throw UsageError(fmt::format("--offset {}: the second call has {} elements", offset, new_count));
+        throw UsageError(fmt::format("{} {}: expected less than {}, the elements of the second call",
+                                     input_name("offset"), offset, new_count));
     const std::uint64_t common = std::min(old_count, new_count - offset);
 
     OrderChanges found{.compared = common * blocks};
@@ -73,7 +75,7 @@ OrderChanges order_changes(const Plan& before, const Plan& after, std::uint64_t 
             const Segment new_segment = new_schedule.segment_at(new_element);
             const std::uint64_t step =
                 std::min({common - i, old_segment.end - old_element, new_segment.end - new_element});
-            const std::size_t a = book.number_of(old_segment.order), b = book.number_of(new_segment.order);
+            const std::size_t a = table.number_of(old_segment.order), b = table.number_of(new_segment.order);
             if (a != b || !old_segment.order.observable()) {
                 found.changed += step;
                 if (open && open->end == old_element && open->old_order == a && open->new_order == b) {

@@ -1,4 +1,4 @@
-// The distinct orders of calls, numbered as they are met: what `order show` and `order diff` list.
+// The distinct orders of calls, numbered by first appearance: what `order show` and `order diff` list.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace samesum {
 
-/// Numbers orders as they are met; descriptions of the same order share a number.
+/// Numbers orders by first appearance; descriptions of the same order share a number.
 class OrderTable {
 public:
     std::size_t number_of(const Order& order);
@@ -25,30 +25,30 @@ private:
     std::vector<std::pair<Order, ReductionTree>> trees_;
 };
 
-/// Elements [begin, end) that one order makes on one channel; `order` is a number of the book.
+/// Elements [begin, end) summed in one order on one channel; `order` is a number of the table.
 struct OrderRow {
     std::uint64_t begin, end;
     int channel;
     std::size_t order;
 };
-/// The segments of [from, to), neighbours of one order and channel joined, at most `most` rows.
-[[nodiscard]] std::vector<OrderRow> rows_of(const Schedule& schedule, OrderTable& book, std::uint64_t from,
+/// The segments of [from, to), neighbours of one order and channel joined, at most `max` rows.
+[[nodiscard]] std::vector<OrderRow> rows_of(const Schedule& schedule, OrderTable& table, std::uint64_t from,
                                             std::uint64_t to, std::size_t max);
 
-/// Elements [begin, end) of the first call whose order another one replaces.
+/// Elements [begin, end) of the first call that the second call sums in another order.
 struct OrderChange {
     std::uint64_t begin, end;
     std::size_t old_order, new_order;
 };
 struct OrderChanges {
     std::uint64_t compared = 0, changed = 0;  ///< elements
-    std::uint64_t ranges = 0;                 ///< in all, of which `changes` are the first
+    std::uint64_t ranges = 0;                 ///< in all; `changes` holds the first of them
     std::vector<OrderChange> changes{};
 };
 /// Element i of `before` is compared with element i + offset of `after` (of each rank's block, for reduce_scatter), as
-/// far as both go. What cannot be observed is never called unchanged. At most `most` changes are listed.
+/// far as both go. An order that is not observable counts as changed. At most `max` changes are listed.
 /// Throws UsageError where the calls have no elements in common.
 [[nodiscard]] OrderChanges order_changes(const Plan& before, const Plan& after, std::uint64_t offset, std::size_t max,
-                                         OrderTable& book);
+                                         OrderTable& table);
 
 }  // namespace samesum

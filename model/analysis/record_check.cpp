@@ -1,4 +1,4 @@
-// Nothing of what came out of a recorded call is used to predict it.
+// Nothing of a recorded call's result is used to predict it.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/analysis/record_check.hpp"
 
@@ -45,9 +45,9 @@ std::vector<std::vector<int>> by_node(const Ring& ring, int ranks_per_node) {
     return nodes;
 }
 
-/// The machine on which the recordings of this kind are made: several "nodes" on one or two GPUs, joined by sockets of
-/// which NCCL's search reports 1.2 GB/s a channel, and 2.4 GB/s inside a node for trees ("bw 2.400000/1.200000"). With
-/// two nodes that is what PAT goes by.
+/// The machine on which recordings with several nodes are made: "nodes" on one or two GPUs, joined by sockets. NCCL's
+/// search reports 1.2 GB/s per channel for them, and 2.4 GB/s inside a node for trees ("bw 2.400000/1.200000"). With
+/// two nodes the choice of PAT depends on these speeds.
 Machine recording_machine(int search_channels, bool graph_file) {
     Machine machine;
     machine.ring = {search_channels, 1.2, 1.2, 0, true, !graph_file};
@@ -76,8 +76,8 @@ Topology joined(const Record& record, TreePattern pattern, const std::vector<boo
 
 Communicator communicator_of(const Record& record) {
     const std::size_t channels = record.rings.size();
-    if (channels == 0) throw UsageError("the record names no rings");
-    // The nodes' own lists are not in a record; they are the ones whose links NCCL printed for rank 0.
+    if (channels == 0) throw UsageError("field 'rings': expected at least one ring");
+    // The nodes' own lists are not in a record; they are found by the links that NCCL printed for rank 0.
     for (std::size_t searched = 1; searched <= std::max<std::size_t>(1, channels / 2); ++searched)
         for (const TreePattern pattern : {TreePattern::balanced, TreePattern::split, TreePattern::tree}) {
             std::vector<bool> reversed(searched);
@@ -91,14 +91,15 @@ Communicator communicator_of(const Record& record) {
                 same = rotated(topology.ring(static_cast<int>(c)), 0) == rotated(record.rings[c], 0);
             if (!same) continue;
             Communicator comm{topology, record.version};
-            // Inside one node the ranks talk over NVLink, of whose speed a record says nothing.
+            // Inside one node the ranks use NVLink, whose speed is not in a record.
             if (topology.nodes() > 1)
                 comm.machine = recording_machine(static_cast<int>(searched), !record.graph.empty());
             if (!record.algorithms.empty()) set_algorithms(comm.settings, record.algorithms);
             if (!record.protocols.empty()) set_protocols(comm.settings, record.protocols);
             return comm;
         }
-    throw UsageError(fmt::format("rank 0's links '{}' fit no known way of joining the nodes", record.rank0_trees));
+    throw UsageError(
+        fmt::format("rank 0's links '{}' fit none of the known ways in which NCCL joins nodes", record.rank0_trees));
 }
 
 Match check_record(const Record& record) {
@@ -111,22 +112,23 @@ Match check_record(const Record& record) {
     }
     const std::vector<Call> calls = record.group.empty() ? std::vector{record.call} : record.group;
     Forced forced;
-    if (!comm->machine && !record.said.empty()) forced = {record.said.front().algorithm, record.said.front().protocol};
+    if (!comm->machine && !record.choices.empty())
+        forced = {record.choices.front().algorithm, record.choices.front().protocol};
     const std::vector<Plan> plans = plan_group(*comm, calls, forced);
-    if (plans.size() != record.said.size())
-        return {differs, fmt::format("NCCL reports {} calls, predicted are {}", record.said.size(), plans.size())};
+    if (plans.size() != record.choices.size())
+        return {differs, fmt::format("NCCL reports {} calls; predicted {}", record.choices.size(), plans.size())};
     std::size_t own = plans.size();
     for (std::size_t i = 0; i < plans.size(); ++i) {
         const Plan& plan = plans[i];
-        const SaidByNccl& said = record.said[i];
+        const LoggedChoice& logged = record.choices[i];
         if (plan.index == record.index) own = i;
         const auto show = [](Collective collective, std::uint64_t bytes, Algorithm algorithm, Protocol protocol,
                              int first, int last) {
             return fmt::format("{}: {} Bytes {} {} channels {}..{}", name(collective), bytes, name(algorithm),
                                name(protocol), first, last);
         };
-        const std::string reported =
-            show(said.collective, said.bytes, said.algorithm, said.protocol, said.first_channel, said.last_channel);
+        const std::string reported = show(*logged.collective, logged.bytes, logged.algorithm, logged.protocol,
+                                          *logged.first_channel, *logged.last_channel);
         const Call& call = plan.task.call;
         const std::string predicted =
             show(call.collective, call.count * static_cast<std::uint64_t>(traits(call.format).bytes()),
@@ -143,7 +145,7 @@ Match check_record(const Record& record) {
             if (known == order) return tree;
         return unfolded.emplace_back(order, order.as_tree().canonical()).second;
     };
-    for (const Record::Range& range : record.segments) {
+    for (const RevealedRange& range : record.segments) {
         std::string why;
         schedule.visit(range.begin, range.end, [&](const Segment& segment) {
             if (!segment.order.observable()) {

@@ -1,4 +1,4 @@
-// The model's prediction held against a recorded call, element by element.
+// The model's prediction compared with a recorded call, element by element.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,7 +20,7 @@ struct Match {
 /// every element.
 [[nodiscard]] Match check_record(const Record& record);
 
-/// The communicator a record speaks of; throws UsageError when its rank 0 tree links fit no known pattern.
+/// The communicator of a record; throws UsageError when rank 0's tree links fit no known pattern.
 [[nodiscard]] Communicator communicator_of(const Record& record);
 
 }  // namespace samesum

@@ -1,4 +1,4 @@
-// Calls are paired by what was asked for; what NCCL said about them and the orders that were revealed are compared.
+// Calls are paired by their arguments and settings; what NCCL logged about them and the revealed orders are compared.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/analysis/recording_diff.hpp"
 
@@ -17,7 +17,7 @@ std::string str_bytes(std::uint64_t bytes) {
     return fmt::format("{} B", bytes);
 }
 
-/// All that was asked for, but for the count.
+/// Arguments and settings, without the count.
 std::string kind_of(const Record& record) {
     std::string text = fmt::format("{} ranks", record.ranks);
     if (record.ranks_per_node > 1) text += fmt::format(" in nodes of {}", record.ranks_per_node);
@@ -36,25 +36,26 @@ std::string kind_of(const Record& record) {
 }
 
 std::string choice_of(const Record& record) {
-    for (const SaidByNccl& said : record.said)
-        if (said.collective == record.call.collective) {
-            const int channels = said.last_channel - said.first_channel + 1;
-            return fmt::format("{} {}, {} channel{}", name(said.algorithm), name(said.protocol), channels,
+    for (const LoggedChoice& choice : record.choices)
+        if (choice.collective == record.call.collective) {
+            const int channels = *choice.last_channel - *choice.first_channel + 1;
+            return fmt::format("{} {}, {} channel{}", name(choice.algorithm), name(choice.protocol), channels,
                                channels == 1 ? "" : "s");
         }
-    return "no word of NCCL's";
+    return "not logged by NCCL";
 }
 
-/// Walks both records' segments; returns how many elements are added in another order, and tells of the first.
+/// Walks both records' segments; returns how many elements are added in another order, and describes the first.
 std::uint64_t count_changes(const Record& before, const Record& after, std::string& example) {
     std::uint64_t changed = 0, at = 0;
     for (std::size_t a = 0, b = 0; a < before.segments.size() && b < after.segments.size();) {
         const auto& old_range = before.segments[a];
         const auto& new_range = after.segments[b];
         const std::uint64_t end = std::min(old_range.end, new_range.end);
-        const ReductionTree &was = before.trees.at(old_range.tree), &is = after.trees.at(new_range.tree);
-        if (!same_order(was, is)) {
-            if (changed == 0) example = fmt::format("element {}: {} before, {} now", at, was.str(), is.str());
+        const ReductionTree &old_tree = before.trees.at(old_range.tree), &new_tree = after.trees.at(new_range.tree);
+        if (!same_order(old_tree, new_tree)) {
+            if (changed == 0)
+                example = fmt::format("element {}: {} before, {} now", at, old_tree.str(), new_tree.str());
             changed += end - at;
         }
         at = end;
@@ -76,7 +77,7 @@ std::string RecordingChange::str() const {
 }
 
 RecordingDiff diff_recordings(std::span<const Record> before, std::span<const Record> after) {
-    // By kind and count; of calls that were recorded twice the first meets the first.
+    // By kind and count; of calls that were recorded twice the first is paired with the first.
     using Key = std::pair<std::string, std::uint64_t>;
     std::map<Key, std::vector<const Record*>> left;
     const auto key_of = [](const Record& record) { return Key{kind_of(record), record.call.count}; };
@@ -84,7 +85,7 @@ RecordingDiff diff_recordings(std::span<const Record> before, std::span<const Re
     RecordingDiff diff;
     struct Pair {
         Key key;
-        const Record *was, *is;
+        const Record *before, *after;
     };
     std::vector<Pair> pairs;
     for (const Record& record : before) {
@@ -101,17 +102,17 @@ RecordingDiff diff_recordings(std::span<const Record> before, std::span<const Re
             diff.only_after.push_back(fmt::format("{}, {} elements", key.first, key.second));
     std::stable_sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) { return a.key < b.key; });
 
-    const RecordingChange* last = nullptr;  // the change of the pair before, to which the next size may belong
+    const RecordingChange* last = nullptr;  // the change of the previous pair, which may include the next size
     for (const Pair& pair : pairs) {
         ++diff.compared;
         RecordingChange change;
-        const std::uint64_t changed = count_changes(*pair.was, *pair.is, change.example);
-        const std::uint64_t total = pair.was->segments.empty() ? 0 : pair.was->segments.back().end;
+        const std::uint64_t changed = count_changes(*pair.before, *pair.after, change.example);
+        const std::uint64_t total = pair.before->segments.empty() ? 0 : pair.before->segments.back().end;
         change.what = pair.key.first;
         change.min_bytes = change.max_bytes =
-            pair.key.second * static_cast<std::uint64_t>(traits(pair.was->call.format).bytes());
-        change.before = choice_of(*pair.was);
-        change.after = choice_of(*pair.is);
+            pair.key.second * static_cast<std::uint64_t>(traits(pair.before->call.format).bytes());
+        change.before = choice_of(*pair.before);
+        change.after = choice_of(*pair.after);
         change.calls = 1;
         change.share = total == 0 ? 0 : static_cast<double>(changed) / static_cast<double>(total);
         if (changed == 0 && change.before == change.after) {

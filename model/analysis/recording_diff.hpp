@@ -1,4 +1,4 @@
-// What changed between two recordings of revealed orders: another NCCL, driver or machine, and the same calls.
+// What changed between two recordings of the same calls: on another NCCL, driver or machine.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace samesum {
 
-/// Calls of one kind, of neighbouring sizes, that changed alike.
+/// Calls of one kind and of neighbouring sizes with the same change.
 struct RecordingChange {
     std::string what;                            ///< "8 ranks, AllReduce of float32"
     std::uint64_t min_bytes = 0, max_bytes = 0;  ///< of the calls' `count`
     std::string before, after;                   ///< "RING LL, 2 channels"
     std::size_t calls = 0;
-    double share = 0;     ///< of the elements, the most of any of the calls, that are added in another order
+    double share = 0;     ///< the largest share of a call's elements that are added in another order
     std::string example;  ///< "element 17: ((0 1) 2) before, (0 (1 2)) now"; empty when no order changed
     [[nodiscard]] bool orders() const { return share > 0; }
     [[nodiscard]] std::string str() const;

@@ -1,4 +1,4 @@
-// Formats by table; everything else follows from widths.
+// The table of formats; everything else follows from the widths.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/arithmetic/format.hpp"
 
@@ -7,18 +7,18 @@
 #include <bit>
 #include <cerrno>
 #include <cfenv>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 
 #include "model/arithmetic/hop_arithmetic.hpp"
 #include "model/support/error.hpp"
+#include "model/support/numbers.hpp"
 
 namespace samesum {
 namespace {
 
-// NaN column: values of ncclSum measured on an H200; float64 keeps payloads, so its entry is only the NaN of
+// The last column is the NaN of ncclSum, measured on an H200. float64 keeps payloads, so its entry is only the NaN of
 // infinity minus infinity.
 constexpr std::array<FormatTraits, all_formats.size()> table{{
     {"float64", "f64", 64, 11, 52, true, true, true, 0xfff8000000000000},
@@ -42,8 +42,8 @@ std::int64_t sign_extend(const FormatTraits& t, Bits bits) {
     return static_cast<std::int64_t>(bits << unused) >> unused;
 }
 
-/// The double next to a decimal whose last bit is odd, or the decimal itself where a double holds it. Rounded again to
-/// two or more bits less, it gives the decimal rounded once; its nearest double would not.
+/// A decimal rounded to odd: the adjacent double with an odd last bit, or the exact double if there is one. Rounded
+/// again to two or more bits less, it gives the decimal rounded once; the nearest double would not.
 double rounded_to_odd(const std::string& text) {
     const int before = std::fegetround();
     std::fesetround(FE_DOWNWARD);
@@ -77,7 +77,7 @@ Format parse_format(std::string_view word) {
         if (word == alias) return format;
     std::string choices;
     for (const Format format : all_formats) choices += fmt::format("{}{}", choices.empty() ? "" : ", ", name(format));
-    throw UsageError(fmt::format("unknown data type '{}'; one of: {}", word, choices));
+    throw UsageError(fmt::format("unknown data type '{}': expected one of: {}", word, choices));
 }
 
 bool is_nan(Format format, Bits bits) {
@@ -105,13 +105,12 @@ std::string hex(Format format, Bits bits) { return fmt::format("0x{:0{}x}", bits
 Bits parse_hex(Format format, std::string_view word) {
     std::string_view digits = word;
     if (digits.starts_with("0x") || digits.starts_with("0X")) digits.remove_prefix(2);
-    Bits bits = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), bits, 16);
-    if (digits.empty() || error != std::errc{} || end != digits.data() + digits.size() || bits > traits(format).mask())
-        throw UsageError(fmt::format("'{}' is not a {} bit pattern; it takes up to {} hex digits, e.g. {}", word,
+    const auto bits = integer_in<Bits>(digits, 16);
+    if (!bits || *bits > traits(format).mask())
+        throw UsageError(fmt::format("'{}' is not a {} bit pattern: expected up to {} hex digits, e.g. {}", word,
                                      name(format), traits(format).width / 4,
                                      hex(format, traits(format).is_float ? traits(format).one() : 1)));
-    return bits;
+    return *bits;
 }
 
 Bits parse_value(Format format, std::string_view word) {
@@ -131,7 +130,7 @@ Bits parse_value(Format format, std::string_view word) {
     }
     const double value = std::strtod(text.c_str(), &end);
     if (text.empty() || *end != '\0')
-        throw UsageError(fmt::format("'{}' is not a number, e.g. 1.5, -2e-3, inf, 0x3f80", word));
+        throw UsageError(fmt::format("'{}' is not a number: expected e.g. 1.5, -2e-3, inf, 0x3f80", word));
     if (std::isnan(value)) return t.nan;
     return format == Format::float64 ? std::bit_cast<Bits>(value) : from_double(format, rounded_to_odd(text));
 }
@@ -144,7 +143,7 @@ std::vector<Bits> parse_values(Format format, std::string_view text, std::size_t
         i = end + 1;
     }
     if (values.size() != count)
-        throw UsageError(fmt::format("'{}' holds {} values; {} would be right", text, values.size(), count));
+        throw UsageError(fmt::format("'{}' has {} values: expected {}", text, values.size(), count));
     return values;
 }
 
@@ -157,7 +156,7 @@ double to_double(Format format, Bits bits) {
 Bits from_double(Format format, double value) {
     const FormatTraits& t = traits(format);
     if (t.is_float) return convert(Format::float64, format, std::bit_cast<Bits>(value));
-    ensure(std::fabs(value) < 0x1p63, "a double made an integer fits 64 bits");
+    ensure(std::fabs(value) < 0x1p63, "a double that is converted to an integer fits 64 bits");
     return static_cast<Bits>(static_cast<std::int64_t>(value)) & t.mask();
 }
 
@@ -171,7 +170,7 @@ std::string decimal(Format format, Bits bits) {
     for (int digits = 1; digits < 17; ++digits) {
         const std::string text = fmt::format("{:.{}g}", value, digits);
         const double rounded = std::strtod(text.c_str(), nullptr);
-        // Written anew, without an exponent where the number is of a usual size: -420, not -4.2e+02.
+        // Formatted again, so that common magnitudes have no exponent: -420, not -4.2e+02.
         if (from_double(format, rounded) == bits) return fmt::format("{}", rounded);
     }
     return fmt::format("{}", value);
@@ -180,7 +179,7 @@ std::string decimal(Format format, Bits bits) {
 Bits load(Format format, std::span<const std::byte> buffer, std::size_t index) {
     static_assert(std::endian::native == std::endian::little);
     const std::size_t bytes = static_cast<std::size_t>(traits(format).bytes());
-    ensure((index + 1) * bytes <= buffer.size(), "an element read lies inside its buffer");
+    ensure((index + 1) * bytes <= buffer.size(), "an element to read is inside its buffer");
     Bits bits = 0;
     std::memcpy(&bits, buffer.data() + index * bytes, bytes);
     return bits;
@@ -188,7 +187,7 @@ Bits load(Format format, std::span<const std::byte> buffer, std::size_t index) {
 
 void store(Format format, std::span<std::byte> buffer, std::size_t index, Bits bits) {
     const std::size_t bytes = static_cast<std::size_t>(traits(format).bytes());
-    ensure((index + 1) * bytes <= buffer.size(), "an element written lies inside its buffer");
+    ensure((index + 1) * bytes <= buffer.size(), "an element to write is inside its buffer");
     std::memcpy(buffer.data() + index * bytes, &bits, bytes);
 }
 

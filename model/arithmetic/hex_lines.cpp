@@ -1,4 +1,4 @@
-// A line in the usual form is read eight digits at a time, by arithmetic on a 64-bit word; any other by parse_hex().
+// Lines in the default form are parsed eight digits at a time, by arithmetic on a 64-bit word; others by parse_hex().
 // SPDX-License-Identifier: Apache-2.0
 #include "model/arithmetic/hex_lines.hpp"
 
@@ -14,14 +14,14 @@ namespace samesum {
 namespace {
 
 constexpr std::size_t block = std::size_t{1} << 18;
-constexpr std::size_t padding = 32;  // may be read beyond the last line
+constexpr std::size_t padding = 32;  // readable bytes after the last line
 
-/// Eight hex digits, the first in the lowest byte; false when one is none.
+/// Eight hex digits, the first in the lowest byte; false if one is not a hex digit.
 inline bool eight_digits(std::uint64_t text, std::uint64_t& value) {
     constexpr std::uint64_t each = 0x0101010101010101;
     const std::uint64_t letters = (text >> 6) & each;
     std::uint64_t nibbles = (text & (15 * each)) + 9 * letters;
-    // Written out again it must be what was read, in lower case.
+    // Formatted again, the value must equal the text in lower case.
     const std::uint64_t is_letter = ((nibbles + 6 * each) >> 4) & each;
     const std::uint64_t again = nibbles + 0x30 * each + 39 * is_letter;
     if ((nibbles & (0xf0 * each)) != 0 || again != (text | (letters << 5))) return false;
@@ -50,9 +50,9 @@ inline bool digits(const char* from, std::uint64_t& value) {
     }
 }
 
-/// One line in the usual form; its end, or null.
+/// Parses one line in the default form; returns its end, or null.
 template <std::size_t Bytes>
-inline const char* quick(const char* at, std::size_t columns, std::byte* const* out) {
+inline const char* parse_default_line(const char* at, std::size_t columns, std::byte* const* out) {
     for (std::size_t column = 0; column < columns; ++column) {
         if (column > 0 && *at++ != ' ') return nullptr;
         if (at[0] == '0' && (at[1] | 0x20) == 'x') at += 2;
@@ -64,16 +64,16 @@ inline const char* quick(const char* at, std::size_t columns, std::byte* const* 
     return *at == '\n' ? at : nullptr;
 }
 
-inline const char* quick(std::size_t bytes, const char* at, std::size_t columns, std::byte* const* out) {
+inline const char* parse_default_line(std::size_t bytes, const char* at, std::size_t columns, std::byte* const* out) {
     switch (bytes) {
         case 1:
-            return quick<1>(at, columns, out);
+            return parse_default_line<1>(at, columns, out);
         case 2:
-            return quick<2>(at, columns, out);
+            return parse_default_line<2>(at, columns, out);
         case 4:
-            return quick<4>(at, columns, out);
+            return parse_default_line<4>(at, columns, out);
         default:
-            return quick<8>(at, columns, out);
+            return parse_default_line<8>(at, columns, out);
     }
 }
 
@@ -84,7 +84,7 @@ bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 HexLines::HexLines(int file_descriptor, Format format, std::size_t columns)
     : file_(file_descriptor), format_(format), columns_(columns), buffer_(block + padding) {}
 
-/// Moves what is left to the front and reads on until there is a whole line. False at the end.
+/// Moves the remaining bytes to the front and reads until there is a complete line. False at the end.
 bool HexLines::refill() {
     std::memmove(buffer_.data(), buffer_.data() + at_, filled_ - at_);
     filled_ -= at_;
@@ -112,7 +112,7 @@ bool HexLines::refill() {
     return end_ > 0;
 }
 
-std::vector<Bits> HexLines::careful(const char* begin, const char* end) const {
+std::vector<Bits> HexLines::parse_line(const char* begin, const char* end) const {
     std::vector<Bits> patterns;
     for (const char* at = begin; at < end;) {
         while (at < end && is_space(*at)) ++at;
@@ -134,7 +134,7 @@ std::size_t HexLines::columns() {
         const char* first = std::find_if_not(begin, end, is_space);
         if (first != end && *first != '#') {
             try {
-                columns_ = careful(begin, end).size();
+                columns_ = parse_line(begin, end).size();
             } catch (const UsageError& error) {
                 throw UsageError(fmt::format("line {}: {}", line_ + 1, error.what()));
             }
@@ -160,8 +160,8 @@ std::size_t HexLines::read(std::span<std::vector<std::byte>> columns, std::size_
     while (count < max && !failure_) {
         if (at_ == end_ && !refill()) break;
         const char* begin = buffer_.data() + at_;
-        const char* end = quick(bytes, begin, columns_, out.data());
-        // Digits are read eight at a time, perhaps beyond this line; an end beyond the whole lines is none.
+        const char* end = parse_default_line(bytes, begin, columns_, out.data());
+        // Digits are read eight at a time, possibly beyond this line: an end after the complete lines is invalid.
         if (end == nullptr || end >= buffer_.data() + end_) {
             end = static_cast<const char*>(std::memchr(begin, '\n', end_ - at_));
             try {
@@ -171,9 +171,9 @@ std::size_t HexLines::read(std::span<std::vector<std::byte>> columns, std::size_
                     ++line_;
                     continue;
                 }
-                const std::vector<Bits> patterns = careful(begin, end);
+                const std::vector<Bits> patterns = parse_line(begin, end);
                 if (patterns.size() != columns_)
-                    throw UsageError(fmt::format("{} bit patterns; {} would be right", patterns.size(), columns_));
+                    throw UsageError(fmt::format("{} bit patterns: expected {}", patterns.size(), columns_));
                 for (std::size_t column = 0; column < columns_; ++column)
                     std::memcpy(out[column], &patterns[column], bytes);
             } catch (const UsageError& error) {

@@ -1,4 +1,4 @@
-// Reads lines of bit patterns at the speed of a pipe: "0x3f80 0xbf80 0x0001", one element a line.
+// A fast reader of lines of bit patterns: "0x3f80 0xbf80 0x0001", one element per line.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,27 +18,27 @@ namespace samesum {
 /// skipped.
 class HexLines {
 public:
-    /// columns: patterns a line; 0: as many as the first line has.
+    /// columns: patterns per line; 0: as many as the first line has.
     HexLines(int file_descriptor, Format format, std::size_t columns);
 
-    /// Known at once, or after the first line was read; 0 when there is none.
+    /// As given, else that of the first line; 0 if there is no line.
     [[nodiscard]] std::size_t columns();
-    /// Appends up to `most` lines to the columns, elements as they lie in memory (little endian), and returns how many.
-    /// 0: the end. A bad line throws UsageError with its number, what is there and what would be right, once all lines
-    /// before it have been returned.
+    /// Appends up to `max` lines to the columns, as little-endian elements, and returns their number; 0 at the end. A
+    /// bad line throws UsageError with its number, what it holds and what is expected, after all lines before it have
+    /// been returned.
     std::size_t read(std::span<std::vector<std::byte>> columns, std::size_t max);
-    /// Of the last line returned, counted from 1 with skipped lines.
+    /// Number of the last line returned, counted from 1, skipped lines included.
     [[nodiscard]] std::uint64_t line() const { return line_; }
 
 private:
     bool refill();
-    [[nodiscard]] std::vector<Bits> careful(const char* begin, const char* end) const;
+    [[nodiscard]] std::vector<Bits> parse_line(const char* begin, const char* end) const;
 
     int file_;
     Format format_;
     std::size_t columns_;
     std::vector<char> buffer_;
-    std::size_t at_ = 0, end_ = 0;  // whole lines of the buffer that are still to be read
+    std::size_t at_ = 0, end_ = 0;  // complete lines of the buffer that have not been returned yet
     std::size_t filled_ = 0;
     bool finished_ = false;
     std::uint64_t line_ = 0;

@@ -1,14 +1,14 @@
 // Exact integer results, rounded in one place.
 //
-// A finite value is significand * 2^exponent. Operands are shifted so that their leading bit stands at bit 125 of 128;
-// the smaller one then moves right to the larger one's exponent, bits that fall off leave a sticky mark:
+// A finite value is significand * 2^exponent. Operands are shifted so that their leading bit is bit 125 of 128; the
+// smaller one is then shifted right to the larger one's exponent, and the bits shifted out set the sticky flag:
 //
 //      125                                       0
 //   a  1xxxxxxxx0000000000000000000000000000000000
 //   b     1yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy|yyy -> sticky
 //
-// A product has at most 106 bits, so operands lose bits only when they lie 20 or more places apart, where at most one
-// leading bit can cancel: 126 - 1 kept bits and a sticky mark always decide a rounding to 53.
+// A product has at most 106 bits, so operands lose bits only when their exponents differ by 20 or more, where at most
+// one leading bit can cancel: 126 - 1 kept bits and the sticky flag always decide a rounding to 53 bits.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/arithmetic/hop_arithmetic.hpp"
 
@@ -25,7 +25,7 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-/// A nonzero finite magnitude with sign; `sticky`: something between 0 and 1 units of the last place is missing.
+/// A finite value; `sticky`: the magnitude is larger by more than 0 and less than 1 unit of the significand.
 struct Exact {
     bool negative = false;
     int exponent = 0;
@@ -40,16 +40,13 @@ int leading_bit(Wide x) {
 
 bool is_negative(const FormatTraits& t, Bits bits) { return (bits & t.sign()) != 0; }
 
-/// A finite value of a float format; zero has significand 0.
 Exact unpack(const FormatTraits& t, Bits bits) {
-    const Bits fraction = bits & ((Bits{1} << t.fraction_bits) - 1);
-    const int field = static_cast<int>((bits & (t.mask() >> 1)) >> t.fraction_bits);
-    const Bits hidden = field ? Bits{1} << t.fraction_bits : 0;
-    return {is_negative(t, bits), (field ? field : 1) - t.bias() - t.fraction_bits, hidden | fraction, false};
+    const DecodedFloat value = decode(t, bits);
+    return {value.negative, value.exponent, value.significand, false};
 }
 
 /// Rounds to nearest even and packs. The encoding is continuous from subnormals to infinity, so a carry out of the
-/// significand lands where it should.
+/// significand correctly increments the exponent.
 Bits round_and_pack(const FormatTraits& t, const Exact& x) {
     const Bits sign = x.negative ? t.sign() : 0;
     if (x.significand == 0) return sign;
@@ -77,7 +74,7 @@ Exact left_aligned(Exact x) {
     return {x.negative, x.exponent - shift, x.significand << shift, x.sticky};
 }
 
-/// Sum of two finite magnitudes, exact but for the sticky mark. An exact zero is +0 unless both are -0.
+/// Sum of two finite values, exact except for the sticky flag. An exact zero is +0 unless both are -0.
 Exact exact_sum(const Exact& a, const Exact& b) {
     if (a.significand == 0 && b.significand == 0) return {a.negative && b.negative, 0, 0, false};
     if (a.significand == 0) return b;
@@ -91,7 +88,7 @@ Exact exact_sum(const Exact& a, const Exact& b) {
     if (a.negative == b.negative) return {a.negative, large.exponent, large.significand + moved, sticky};
     if (large.significand == moved && !sticky) return {false, 0, 0, false};
     if (large.significand < moved) return {small.negative, large.exponent, moved - large.significand, false};
-    // Below the last kept place something is still to be taken away: borrow one, keep the mark.
+    // The bits shifted out still have to be subtracted: borrow one unit, keep the sticky flag.
     return {large.negative, large.exponent, large.significand - moved - (sticky ? 1 : 0), sticky};
 }
 
@@ -99,7 +96,7 @@ Exact exact_product(const Exact& a, const Exact& b) {
     return {a.negative != b.negative, a.exponent + b.exponent, a.significand * b.significand, false};
 }
 
-/// NaN rule: float64 keeps the first NaN operand's payload, quieted; all others give the one NaN of the format.
+/// float64 keeps the first NaN operand's payload, quieted; all other formats give traits().nan.
 Bits nan_result(Format format, Bits left, Bits right) {
     if (format == Format::float64) {
         constexpr Bits quiet = Bits{1} << 51;
@@ -109,14 +106,8 @@ Bits nan_result(Format format, Bits left, Bits right) {
     return traits(format).nan;
 }
 
-/// Integers and -0 < +0 in one order: flips so that unsigned comparison is the numeric one. No NaN.
-Bits order_key(const FormatTraits& t, Bits bits) {
-    if (!t.is_float) return t.is_signed ? bits ^ t.sign() : bits;
-    return is_negative(t, bits) ? t.mask() ^ bits : bits | t.sign();
-}
-
-/// NCCL adds float8 in float16 and rounds again (reduce_kernel.h, FuncSum over fp8): float16 has 11 >= 2p + 2 bits for
-/// p <= 4, so the two roundings equal one; only overflow is decided here: infinities saturate like large sums.
+/// NCCL adds float8 in float16 and rounds again (reduce_kernel.h, FuncSum over fp8). float16 has 11 >= 2p + 2 bits for
+/// p <= 4, so the two roundings equal one. Only overflow differs: infinities saturate like large sums.
 Bits saturated(const FormatTraits& t, bool negative) { return (negative ? t.sign() : 0) | t.largest(); }
 
 }  // namespace
@@ -162,7 +153,7 @@ Bits HopArithmetic::multiply(Bits left, Bits right) const {
         return t.width == 8 ? saturated(t, negative) : ((negative ? t.sign() : 0) | t.infinity());
     }
     if (t.width == 8) {
-        // fp8 products are rounded to float16 first, and float16's subnormals make that first rounding count.
+        // fp8 products are first rounded to float16; that rounding matters because of float16's subnormals.
         const HopArithmetic half(Format::float16);
         return convert(
             Format::float16, format_,
@@ -176,7 +167,7 @@ Bits HopArithmetic::fused_multiply_add(Bits left, Bits right, Bits addend) const
     ensure(t.is_float && t.width > 8, "only floats wider than 8 bits are fused");
     const bool product_special = !is_finite(format_, left) || !is_finite(format_, right);
     if (product_special || !is_finite(format_, addend)) {
-        // No rounding is involved any more: multiply, then add.
+        // No rounding is involved: multiply, then add.
         const bool product_is_finite = !product_special;
         return add(product_is_finite ? Bits{0} : multiply(left, right), addend);
     }
@@ -192,7 +183,7 @@ Bits HopArithmetic::extreme(Bits left, Bits right, bool largest) const {
     const bool left_is_lower = order_key(t, left) <= order_key(t, right);
     const bool take_left = is_nan(format_, right) || (!is_nan(format_, left) && left_is_lower != largest);
     const Bits taken = take_left ? left : right;
-    // float8 passes through float16 here too, and what comes back saturates (FuncMinMax over fp8).
+    // float8 goes through float16 here too, and the conversion back saturates (FuncMinMax over fp8).
     return t.width == 8 && is_infinite(format_, taken) ? saturated(t, is_negative(t, taken)) : taken;
 }
 
@@ -218,7 +209,7 @@ bool add_is_exact(Format format, Bits left, Bits right) {
     if (!is_finite(format, rounded)) return false;
     const Exact back = unpack(t, rounded);
     if (sum.sticky || back.significand == 0) return false;
-    // Equal magnitudes: the larger exponent's significand, moved to the other's exponent, is the other's.
+    // Equal magnitudes: the significand of the larger exponent, shifted to the smaller exponent, equals the other one.
     const Exact& high = back.exponent > sum.exponent ? back : sum;
     const Exact& low = back.exponent > sum.exponent ? sum : back;
     const int shift = high.exponent - low.exponent;

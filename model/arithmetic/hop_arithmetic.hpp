@@ -1,4 +1,4 @@
-// One addition, multiplication or conversion as NCCL's kernels do it, by integer work on bit patterns.
+// One addition, multiplication or conversion as NCCL's kernels do it, in integer arithmetic on bit patterns.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,8 +20,8 @@ namespace samesum {
 
 /// The arithmetic of one hop (NCCL 2.28.9, src/device/reduce_kernel.h; measured on H200):
 /// every result is one round-to-nearest-even to the format, subnormals kept; NaN results are `traits().nan`,
-/// except that float64 keeps the (quieted) payload of its left NaN operand, else of its right one (which is which:
-/// rule_for); float8 saturates, an infinite float8_e5m2 sum too. Integers wrap.
+/// except that float64 keeps the (quieted) payload of its left NaN operand, else of its right one (rule_for() says
+/// which operand is left); float8 saturates, an infinite float8_e5m2 sum too. Integers wrap.
 class HopArithmetic {
 public:
     explicit HopArithmetic(Format format) : format_(format) {}
@@ -34,7 +34,7 @@ public:
     /// A single NaN is dropped, -0 < +0 (PTX min and max); infinities of float8_e5m2 saturate as in sums.
     [[nodiscard]] Bits minimum(Bits left, Bits right) const;
     [[nodiscard]] Bits maximum(Bits left, Bits right) const;
-    /// sum, prod, min or max of two values; avg and premulsum add here, their scaling is not a matter of one addition.
+    /// sum, prod, min or max of two values; for avg and premulsum the addition only: sum_element() scales.
     [[nodiscard]] Bits combine(Operation operation, Bits left, Bits right) const;
 
 private:
@@ -43,7 +43,7 @@ private:
     Format format_;
 };
 
-/// Was the last rounding of `left + right` inexact? For explanations and for finding data that can reveal an order.
+/// Whether `left + right` is exact, i.e. not changed by rounding.
 [[nodiscard]] bool add_is_exact(Format format, Bits left, Bits right);
 
 }  // namespace samesum

@@ -12,7 +12,7 @@ Operation parse_operation(std::string_view word) {
     for (const Operation operation :
          {Operation::sum, Operation::prod, Operation::min, Operation::max, Operation::avg, Operation::premulsum})
         if (word == name(operation)) return operation;
-    throw UsageError(fmt::format("unknown operation '{}'; one of: sum, prod, min, max, avg, premulsum", word));
+    throw UsageError(fmt::format("unknown operation '{}': expected one of: sum, prod, min, max, avg, premulsum", word));
 }
 
 std::string_view name(Operation operation) {
@@ -28,7 +28,7 @@ std::string_view name(Accumulation accumulation) {
 Accumulation parse_accumulation(std::string_view word) {
     for (const Accumulation each : {Accumulation::per_hop, Accumulation::fp32_once, Accumulation::exact})
         if (word == name(each)) return each;
-    throw UsageError(fmt::format("unknown rounding '{}'; one of: per_hop, fp32_once, exact", word));
+    throw UsageError(fmt::format("unknown rounding '{}': expected one of: per_hop, fp32_once, exact", word));
 }
 
 }  // namespace samesum

@@ -1,4 +1,4 @@
-// Random numbers by integer work; the normal ones by the polar method with a logarithm of our own.
+// Random numbers by integer arithmetic; normal ones by the polar method with a logarithm of its own.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/arithmetic/random.hpp"
 
@@ -26,7 +26,7 @@ double logarithm(double x) {
 }  // namespace
 
 std::uint64_t Random::below(std::uint64_t bound) {
-    // Numbers from the incomplete last stretch are drawn again.
+    // Rejects numbers from the incomplete last interval.
     const std::uint64_t limit = ~std::uint64_t{0} - (~std::uint64_t{0} % bound + 1) % bound;
     std::uint64_t x = next();
     while (x > limit) x = next();

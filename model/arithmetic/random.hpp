@@ -8,8 +8,8 @@
 
 namespace samesum {
 
-/// Splitmix64: any seed is good, and split() gives a generator whose numbers have nothing to do with this one's.
-/// Only integer work and IEEE + - * / sqrt are used, never libm or std::*_distribution, whose results differ.
+/// Splitmix64: any seed works, and split() gives an independent generator. Only integer arithmetic and IEEE + - * /
+/// sqrt are used, never libm or std::*_distribution, whose results differ between platforms.
 class Random {
 public:
     explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -31,8 +31,8 @@ public:
     /// Mean 0, variance 1.
     [[nodiscard]] double normal();
 
-    /// Any pattern of the format; a third are edges (zeros, subnormals, powers of two and neighbours, the largest,
-    /// infinities, NaNs), where mistakes live.
+    /// Any pattern of the format; a third are edge cases: zeros, subnormals, powers of two and their neighbours, the
+    /// largest, infinities, NaNs.
     [[nodiscard]] Bits pattern(Format format);
     /// Any finite pattern whose magnitude lies within 2^-spread .. 2^spread.
     [[nodiscard]] Bits spread(Format format, int spread);

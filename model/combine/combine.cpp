@@ -1,4 +1,4 @@
-// Every scheme reduced to NCCL calls or to rank order.
+// Translates each scheme into NCCL calls or rank order.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/combine/combine.hpp"
 
@@ -11,28 +11,29 @@ namespace {
 
 Schedule ordered(const Order& order, std::uint64_t elements) {
     std::vector<Part> parts;
-    if (elements > 0) parts.push_back({0, 0, elements, elements, 1, elements, order, Part::Turn::none});
+    if (elements > 0) parts.push_back({0, 0, elements, elements, 1, elements, order, Part::Advance::none});
     return {order.ranks(), elements, std::move(parts)};
 }
 
 Order order_by_node(int ranks, const CombineOptions& options) {
     if (options.ranks_per_node == 0) return Order::rank_order(ranks);
     if (options.ranks_per_node < 1 || ranks % options.ranks_per_node != 0)
-        throw UsageError(fmt::format("{} ranks do not fill nodes of {}", ranks, options.ranks_per_node));
+        throw UsageError(
+            fmt::format("{} ranks: expected a multiple of the {} ranks of a node", ranks, options.ranks_per_node));
     if (options.accumulation != Accumulation::per_hop)
-        throw UsageError("sums of nodes are rounded when they leave the node; per_hop would be right");
+        throw UsageError("ranks per node: expected rounding per_hop, since the sums of nodes are sent rounded");
     return Order::rank_order_by_group(ranks, options.ranks_per_node);
 }
 
 Schedule reduce_scatter(const Communicator& comm, const Routing& routing, Format format, const Forced& forced) {
     if (!routing.equal_sizes())
-        throw UsageError(fmt::format("reduce_scatter takes equal sizes; these are {}", str_sizes(routing.sizes)));
+        throw UsageError(fmt::format("sizes {}: expected equal sizes for reduce_scatter", str_sizes(routing.sizes)));
     const Call call{
         .collective = Collective::reduce_scatter, .count = routing.sizes.front() * routing.hidden, .format = format};
     return plan_call(comm, call, forced).schedule;
 }
 
-/// vLLM's reduce_scatterv: one group of reduces; grouping decides the channels.
+/// vLLM's reduce_scatterv: one group of reduces. The grouping affects the channels.
 Schedule reduce_per_owner(const Communicator& comm, const Routing& routing, Format format, const Forced& forced) {
     std::vector<Call> calls;
     for (int rank = 0; rank < routing.ranks(); ++rank)
@@ -59,7 +60,8 @@ Schedule reduce_to(int root, const Communicator& comm, const Routing& routing, F
 CombinePlan plan_combine(Scheme scheme, const Communicator& comm, const Routing& routing, Format format,
                          const CombineOptions& options) {
     if (routing.ranks() != comm.ranks())
-        throw UsageError(fmt::format("sizes name {} ranks; the communicator has {}", routing.ranks(), comm.ranks()));
+        throw UsageError(fmt::format("sizes of {} ranks: expected {}, as many as the communicator has", routing.ranks(),
+                                     comm.ranks()));
     switch (dispatched(scheme, routing)) {
         case Scheme::reduce_scatter:
             return {reduce_scatter(comm, routing, format, options.forced)};
@@ -83,10 +85,10 @@ Bits combine_element(const CombinePlan& plan, Format format, std::uint64_t eleme
 std::vector<Bits> combine(Scheme scheme, const Communicator& comm, const Routing& routing, Format format,
                           std::span<const std::vector<Bits>> partials, const CombineOptions& options) {
     if (static_cast<int>(partials.size()) != comm.ranks())
-        throw UsageError(fmt::format("{} partial buffers for {} ranks", partials.size(), comm.ranks()));
+        throw UsageError(fmt::format("{} partial buffers: expected {}, one per rank", partials.size(), comm.ranks()));
     for (const auto& partial : partials)
         if (partial.size() != routing.elements())
-            throw UsageError(fmt::format("a partial buffer of {} elements; the sizes make {} rows of {}: {}",
+            throw UsageError(fmt::format("a partial buffer of {} elements: expected {} rows of {}, i.e. {}",
                                          partial.size(), routing.rows(), routing.hidden, routing.elements()));
     const CombinePlan plan = plan_combine(scheme, comm, routing, format, options);
     std::vector<Bits> result(routing.elements());

@@ -1,4 +1,4 @@
-// The ways to combine MoE partials: what each makes of every element, on the model's side.
+// The schemes that combine MoE partials: the model's orders and results.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,19 +16,19 @@
 
 namespace samesum {
 
-/// The orders of a whole combine over the [rows, hidden] buffer, and the rounding that goes with them.
+/// The orders of a whole combine over the [rows, hidden] buffer, and where it rounds.
 struct CombinePlan {
     Schedule schedule;
     Accumulation accumulation = Accumulation::per_hop;
 };
 
-/// Throws UsageError where the scheme does not take the routing (reduce_scatter of unequal sizes, ranks that differ
-/// from the communicator's).
+/// Throws UsageError where the scheme does not support the routing (reduce_scatter with unequal sizes, a number of
+/// ranks that differs from the communicator's).
 [[nodiscard]] CombinePlan plan_combine(Scheme scheme, const Communicator& comm, const Routing& routing, Format format,
                                        const CombineOptions& options = {});
 
-/// Combines whole buffers: partials[q] is rank q's [rows, hidden] buffer; so is the result, row by row as its owner
-/// receives it.
+/// Combines whole buffers: partials[q] is rank q's [rows, hidden] buffer. The result has the same shape; each row is as
+/// its owner receives it.
 [[nodiscard]] std::vector<Bits> combine(Scheme scheme, const Communicator& comm, const Routing& routing, Format format,
                                         std::span<const std::vector<Bits>> partials,
                                         const CombineOptions& options = {});

@@ -1,4 +1,4 @@
-// Two measured points fix two numbers; all else is computed, and can be compared with the points between them.
+// Two measured points determine two parameters; all other times are computed and can be compared with measurements.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/combine/cost.hpp"
 
@@ -19,10 +19,11 @@ Traffic traffic(Scheme scheme, int ranks, std::uint64_t received) {
         case Scheme::reduce_per_owner:
             return {others * chunk, ranks - 1, 1};
         case Scheme::fixed_root:
-            // Each rank but the root sends the whole buffer on; the root then sends each owner its chunk, and copies.
+            // Each rank except the root forwards the whole buffer; the root then sends each owner its chunk and copies
+            // its own.
             return {all, ranks, 3};
         case Scheme::reduce_broadcast:
-            // Of two ranks one passes the sum on and the other passes it back; of more, those between do both.
+            // With 2 ranks, one sends the sum and the other sends it back; with more, the ranks between do both.
             return {ranks > 2 ? 2 * all : all, 2 * (ranks - 1), 3};
         case Scheme::gather_ordered:
             return {others * all, ranks - 1, 2};
@@ -30,7 +31,7 @@ Traffic traffic(Scheme scheme, int ranks, std::uint64_t received) {
         case Scheme::exact:
             return {others * chunk, 1, 2};
         case Scheme::direct_ordered:
-            // 120 of a line's 128 bytes are data.
+            // 120 of the 128 bytes of a line are data.
             return {others * chunk * 16 / 15, 1, 1};
     }
     return {};
@@ -44,9 +45,9 @@ AlphaBeta fit(Scheme scheme, int ranks, double launch_us,
               const std::vector<std::pair<std::uint64_t, double>>& measured) {
     const auto [smallest, largest] = std::minmax_element(measured.begin(), measured.end());
     if (measured.size() < 2 || smallest->first == largest->first)
-        throw UsageError(fmt::format("{} was measured at one size; two or more would be right", name(scheme)));
+        throw UsageError(fmt::format("{} was measured at one size: expected two or more", name(scheme)));
     if (largest->second <= smallest->second)
-        throw UsageError(fmt::format("{} took no longer for {} bytes than for {}; a wider range would be right",
+        throw UsageError(fmt::format("{} was not slower for {} bytes than for {}: expected a wider range of sizes",
                                      name(scheme), largest->first, smallest->first));
     const Traffic small = traffic(scheme, ranks, smallest->first), large = traffic(scheme, ranks, largest->first);
     AlphaBeta line;

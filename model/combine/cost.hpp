@@ -1,4 +1,4 @@
-// What each combine moves, and the time that follows from it: a plan for more ranks than there are at hand.
+// The traffic of each combine and a time model, to extrapolate to more ranks than available.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,24 +10,25 @@
 
 namespace samesum {
 
-/// Of one combine of equal chunks on the rank that has most to do.
+/// Traffic of one combine of equal chunks, on the busiest rank.
 struct Traffic {
     double sent = 0;   ///< bytes
-    int hops = 0;      ///< messages one after another
-    int launches = 0;  ///< kernels and copies one after another
+    int hops = 0;      ///< sequential messages
+    int launches = 0;  ///< sequential kernels and copies
 };
-/// NCCL's reduce-scatter, reduce, broadcast and all-gather as its rings make them; `received` is a rank's own chunk.
+/// For NCCL's ring algorithms of reduce-scatter, reduce, broadcast and all-gather; `received`: bytes of a rank's own
+/// chunk.
 [[nodiscard]] Traffic traffic(Scheme scheme, int ranks, std::uint64_t received);
 
 /// time = launches * launch + hops * alpha + sent / beta (Hockney, Parallel Computing 20, 1994).
 struct AlphaBeta {
     double launch_us = 0, alpha_us = 0;
-    double beta_gbs = 0;  ///< 10^9 bytes a second
+    double beta_gbs = 0;  ///< 10^9 bytes per second
 
     [[nodiscard]] double microseconds(const Traffic& traffic) const;
 };
-/// Through the smallest and the largest of the measured (bytes a rank receives, microseconds). Throws UsageError with
-/// fewer than two sizes, or where the larger took no longer.
+/// Fits the smallest and the largest size of the measured (bytes that a rank receives, microseconds). Throws UsageError
+/// for fewer than two sizes, or if the larger one was not slower.
 [[nodiscard]] AlphaBeta fit(Scheme scheme, int ranks, double launch_us,
                             const std::vector<std::pair<std::uint64_t, double>>& measured);
 

@@ -17,11 +17,11 @@ namespace {
 constexpr std::array<std::string_view, all_invariances.size()> names{"run-to-run", "rank-equal", "owner",
                                                                      "position",   "count",      "routing"};
 
-/// One way in which a token can be placed, and the orders of its elements.
+/// One placement of a token and the orders of its elements.
 struct Probed {
     Placement placement;
     int owner;
-    std::vector<Segment> segments;  // of the row, begin and end counted from the row's start
+    std::vector<Segment> segments;  // of the row; begin and end are relative to the row
 };
 
 Probed probe(const CombinePlan& plan, const Routing& routing, std::uint64_t row) {
@@ -36,7 +36,7 @@ Probed probe(const CombinePlan& plan, const Routing& routing, std::uint64_t row)
     return probed;
 }
 
-/// First column whose order differs.
+/// The first column whose order differs.
 std::optional<CounterExample> difference(const Probed& a, const Probed& b) {
     std::size_t i = 0, j = 0;
     while (i < a.segments.size() && j < b.segments.size()) {
@@ -72,15 +72,15 @@ std::string_view name(Invariance invariance) { return names.at(static_cast<std::
 Invariance parse_invariance(std::string_view word) {
     for (const Invariance invariance : all_invariances)
         if (word == name(invariance)) return invariance;
-    throw UsageError(
-        fmt::format("unknown invariance '{}'; one of: run-to-run, rank-equal, owner, position, count, routing", word));
+    throw UsageError(fmt::format(
+        "unknown invariance '{}': expected one of: run-to-run, rank-equal, owner, position, count, routing", word));
 }
 
 std::vector<Routing> probing_routings(Scheme scheme, int ranks, std::uint64_t hidden) {
     const auto n = static_cast<std::uint64_t>(ranks);
     std::vector<Routing> routings;
     const auto add = [&](std::vector<std::uint64_t> sizes) { routings.push_back({std::move(sizes), hidden}); };
-    // Small calls use one channel; large ones all of them. 2^22 elements fill 64 channels of any protocol.
+    // Small calls use one channel, large ones all channels. 2^22 elements fill 64 channels of any protocol.
     const std::uint64_t large =
         std::max<std::uint64_t>(2, (std::uint64_t{1} << 22) / std::max<std::uint64_t>(hidden, 1) / n);
     for (const std::uint64_t rows : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{5}, large})
@@ -101,10 +101,10 @@ std::vector<Routing> probing_routings(Scheme scheme, int ranks, std::uint64_t hi
 InvarianceAnswer decide_invariance(Invariance invariance, Scheme scheme, const Communicator& comm, std::uint64_t hidden,
                                    Format format, const CombineOptions& options) {
     if (invariance == Invariance::run_to_run)
-        return {true, "the order is fixed by the call; nothing in it depends on timing", std::nullopt, 0};
-    if (invariance == Invariance::rank_equal) return {true, "each row is made once and then moved", std::nullopt, 0};
+        return {true, "the call determines the order; it does not depend on timing", std::nullopt, 0};
+    if (invariance == Invariance::rank_equal) return {true, "each row is summed once and then copied", std::nullopt, 0};
     if (is_ordered(scheme) || scheme == Scheme::exact)
-        return {true, scheme == Scheme::exact ? "no order enters" : "rank order, by the scheme's own hand",
+        return {true, scheme == Scheme::exact ? "the exact sum has no order" : "the scheme itself adds in rank order",
                 std::nullopt, 0};
 
     std::vector<Probed> probed;

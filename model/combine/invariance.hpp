@@ -1,4 +1,4 @@
-// Which way to combine depends on what: decided on orders, so that no data can hide it.
+// What the order of each scheme depends on, decided by comparing orders instead of results on sample data.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace samesum {
 
-/// What may change while the same partials are added.
+/// What may change without changing the bits of a sum.
 enum class Invariance : std::uint8_t {
     run_to_run,  ///< the same call again
-    rank_equal,  ///< every rank that receives the element holds the same bits
+    rank_equal,  ///< every rank that receives the element has the same bits
     owner,       ///< another rank owns the token
-    position,    ///< the token lies elsewhere in the buffer, same owner, same sizes
-    count,       ///< other tokens are added to or taken from the call, same owner
+    position,    ///< the token is at another row of the buffer; same owner, same sizes
+    count,       ///< tokens are added to or removed from the call; same owner
     routing,     ///< all of the last three
 };
 inline constexpr std::array all_invariances{Invariance::run_to_run, Invariance::rank_equal, Invariance::owner,
@@ -26,7 +26,7 @@ inline constexpr std::array all_invariances{Invariance::run_to_run, Invariance::
 [[nodiscard]] std::string_view name(Invariance invariance);
 [[nodiscard]] Invariance parse_invariance(std::string_view word);
 
-/// A token's place in a call: which routing, and which row of it.
+/// A token's position in a call: the routing and the row.
 struct Placement {
     Routing routing;
     std::uint64_t row = 0;
@@ -42,12 +42,12 @@ struct CounterExample {
 struct InvarianceAnswer {
     bool holds = false;
     std::string reason;                     ///< why it holds, or what differs
-    std::optional<CounterExample> example;  ///< the smallest found, when it does not hold and two placements show it
-    std::size_t placements = 0;             ///< how many were compared
+    std::optional<CounterExample> example;  ///< the smallest one found, if it does not hold and two placements show it
+    std::size_t placements = 0;             ///< number of placements compared
 };
 
 /// Compares the orders of a token's elements over a family of routings: equal, ragged, one owner, with zero sizes, and
-/// sizes that straddle the channel borders of the model's own split.
+/// sizes that straddle the model's channel boundaries.
 [[nodiscard]] InvarianceAnswer decide_invariance(Invariance invariance, Scheme scheme, const Communicator& comm,
                                                  std::uint64_t hidden, Format format, const CombineOptions& options);
 

@@ -6,10 +6,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 
 #include "model/support/error.hpp"
+#include "model/support/numbers.hpp"
+#include "model/support/text.hpp"
 
 namespace samesum {
 
@@ -25,7 +26,7 @@ int Routing::owner(std::uint64_t row) const {
         end += sizes[static_cast<std::size_t>(rank)];
         if (row < end) return rank;
     }
-    throw UsageError(fmt::format("row {} is outside of the buffer's {} rows", row, end));
+    throw UsageError(fmt::format("row {} is outside of the buffer of {} rows", row, end));
 }
 
 bool Routing::equal_sizes() const {
@@ -33,29 +34,26 @@ bool Routing::equal_sizes() const {
 }
 
 std::vector<std::uint64_t> equal_sizes(std::uint64_t total_rows, int ranks) {
-    if (ranks < 1) throw UsageError(fmt::format("{} ranks; at least 1", ranks));
+    if (ranks < 1) throw UsageError(fmt::format("{} ranks: expected at least 1", ranks));
     const auto n = static_cast<std::uint64_t>(ranks);
     if (total_rows % n != 0)
-        throw UsageError(fmt::format("{} rows do not divide among {} ranks; give --sizes", total_rows, ranks));
+        throw UsageError(fmt::format("{} rows: expected a multiple of the {} ranks, or --sizes", total_rows, ranks));
     return std::vector<std::uint64_t>(n, total_rows / n);
 }
 
 std::vector<std::uint64_t> parse_sizes(std::string_view text, int ranks) {
     std::vector<std::uint64_t> sizes;
-    std::string_view rest = text;
-    while (true) {
-        const std::string_view word = rest.substr(0, rest.find(','));
-        std::uint64_t size = 0;
-        const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), size);
-        // 2^40 rows are more than any buffer, and their sums cannot overflow.
-        if (word.empty() || error != std::errc{} || end != word.data() + word.size() || size > (std::uint64_t{1} << 40))
-            throw UsageError(fmt::format("sizes '{}': '{}' is no row count; sizes read like 1,1,1,1", text, word));
-        sizes.push_back(size);
-        if (word.size() == rest.size()) break;
-        rest.remove_prefix(word.size() + 1);
+    for (const std::string_view word : split(text, ',')) {
+        const auto size = integer_in<std::uint64_t>(word);
+        // 2^40 rows are more than any buffer has, and their sums cannot overflow.
+        if (!size || *size > (std::uint64_t{1} << 40))
+            throw UsageError(
+                fmt::format("sizes '{}': '{}' is not a number of rows; expected e.g. 1,1,1,1", text, word));
+        sizes.push_back(*size);
     }
     if (static_cast<int>(sizes.size()) != ranks)
-        throw UsageError(fmt::format("sizes '{}' name {} ranks; the communicator has {}", text, sizes.size(), ranks));
+        throw UsageError(fmt::format("sizes '{}': {} ranks; expected {}, as many as the communicator has", text,
+                                     sizes.size(), ranks));
     return sizes;
 }
 

@@ -20,17 +20,17 @@ struct Routing {
     [[nodiscard]] std::uint64_t elements() const { return rows() * hidden; }
     /// First row of a rank.
     [[nodiscard]] std::uint64_t first_row(int rank) const;
-    /// Throws UsageError for a row outside the buffer.
+    /// The rank that owns a row. Throws UsageError for a row outside the buffer.
     [[nodiscard]] int owner(std::uint64_t row) const;
     [[nodiscard]] bool equal_sizes() const;
 
     friend bool operator==(const Routing&, const Routing&) = default;
 };
 
-/// Sizes when the caller gives none: total / ranks each. Throws UsageError when that does not divide.
+/// The default sizes: total / ranks for each rank. Throws UsageError if ranks does not divide total.
 [[nodiscard]] std::vector<std::uint64_t> equal_sizes(std::uint64_t total_rows, int ranks);
 
-/// "1,1,1,1"; throws UsageError unless it names `ranks` counts.
+/// "1,1,1,1"; throws UsageError unless it has `ranks` counts.
 [[nodiscard]] std::vector<std::uint64_t> parse_sizes(std::string_view text, int ranks);
 [[nodiscard]] std::string str_sizes(const std::vector<std::uint64_t>& sizes);
 

@@ -1,4 +1,4 @@
-// Names of schemes, and the switches between them that vLLM makes.
+// Names of schemes, and how vLLM chooses between them.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/combine/scheme.hpp"
 
@@ -22,7 +22,7 @@ Scheme parse_scheme(std::string_view word) {
         if (word == name(scheme)) return scheme;
     std::string choices;
     for (const std::string_view each : names) choices += fmt::format("{}{}", choices.empty() ? "" : ", ", each);
-    throw UsageError(fmt::format("unknown scheme '{}'; one of: {}", word, choices));
+    throw UsageError(fmt::format("unknown scheme '{}': expected one of: {}", word, choices));
 }
 
 std::string_view name(Scheme scheme) { return names.at(static_cast<std::size_t>(scheme)); }

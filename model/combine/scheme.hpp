@@ -1,4 +1,4 @@
-// The ways to combine MoE partials, by name; and what a caller can choose about each.
+// The schemes that combine MoE partials, by name, and their options.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,16 +12,16 @@
 
 namespace samesum {
 
-/// A way to combine.
+/// How partials are combined.
 enum class Scheme : std::uint8_t {
     reduce_scatter,    ///< ncclReduceScatter; equal sizes only
-    reduce_per_owner,  ///< one ncclReduce a chunk, root = owner, in one group (vLLM's reduce_scatterv)
+    reduce_per_owner,  ///< one ncclReduce per chunk, root = owner, in one group (vLLM's reduce_scatterv)
     vllm_default,      ///< the first when sizes are equal, else the second
     fixed_root,        ///< one ncclReduce to a fixed root, then a scatter
     reduce_broadcast,  ///< one ncclReduce to a fixed root, then a broadcast of everything
     gather_ordered,    ///< all-gather of the partials, local sum in rank order
     exchange_ordered,  ///< all-to-all of the partials, local sum in rank order
-    direct_ordered,    ///< one kernel reads the peers' memory, adds in rank order
+    direct_ordered,    ///< one kernel reads the peers' memory and adds in rank order
     exact,             ///< order-free: the exact sum, rounded once
 };
 inline constexpr std::array all_schemes{Scheme::reduce_scatter,   Scheme::reduce_per_owner, Scheme::vllm_default,
@@ -30,23 +30,23 @@ inline constexpr std::array all_schemes{Scheme::reduce_scatter,   Scheme::reduce
 
 [[nodiscard]] Scheme parse_scheme(std::string_view word);
 [[nodiscard]] std::string_view name(Scheme scheme);
-/// Does the scheme add in rank order, by its own hand?
+/// Whether samesum itself, not NCCL, adds the partials, in rank order.
 [[nodiscard]] bool is_ordered(Scheme scheme);
 
 struct CombineOptions {
     int root = 0;                                       ///< of fixed_root and reduce_broadcast
     Accumulation accumulation = Accumulation::per_hop;  ///< of the ordered schemes
-    /// Of the ordered schemes: 0 for one fold over all ranks; else each node's ranks, so many, in rank order, and then
-    /// the nodes' sums in node order: ((0 1) (2 3)) ... Only per_hop: what goes between nodes is rounded.
+    /// Of the ordered schemes: 0 for one fold over all ranks; else the ranks of each node (this many) in rank order,
+    /// then the nodes' sums in node order: ((0 1) (2 3)) ... Only per_hop, since the nodes' sums are sent rounded.
     int ranks_per_node = 0;
     Forced forced{};  ///< algorithm and protocol of NCCL's calls
 };
 
-/// The scheme that vllm_default stands for under this routing.
+/// The scheme that vllm_default dispatches to for this routing; other schemes unchanged.
 [[nodiscard]] Scheme dispatched(Scheme scheme, const Routing& routing);
 
-/// vLLM's gate: the deterministic combine is taken when it is asked for and the communicator has more than 2 ranks;
-/// with 2 every path is one addition.
+/// vLLM's gate: the deterministic combine is used if requested and the communicator has more than 2 ranks; with 2 ranks
+/// every path is one addition.
 [[nodiscard]] Scheme gated(bool batch_invariant, int ranks);
 
 }  // namespace samesum

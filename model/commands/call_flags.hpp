@@ -1,4 +1,4 @@
-// The flags that describe a communicator and a call, and what they leave to be assumed.
+// The flags that describe a communicator and a call.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,13 +7,16 @@
 
 namespace samesum {
 
-/// Adds --ranks, --ranks-per-node, --rings, --channels, --log, --graph, --env, --nccl-version, --machine, --algo,
-/// --proto.
+/// Adds --ranks, --ranks-per-node, --rings, --channels, --log, --communicator, --sm, --graph, --env, --nccl-version,
+/// --machine, --algo, --proto.
 void add_communicator_flags(Options& options);
-/// Adds --collective, --count, --root, --dtype, --op, --calls, --index, --in-place, --registered.
+/// Adds --collective, --count, --root, --dtype, --op, --calls, --index, --in-place, --registered, --symmetric,
+/// --blocks.
 void add_call_flags(Options& options);
 
-/// Throws UsageError naming the flag that is wrong, or that would supply what is missing: nothing is assumed silently.
-[[nodiscard]] Scenario scenario_from(const Options& options, bool with_call = true);
+/// What the flags say. Throws UsageError when a value is not of its grammar or a file cannot be read; resolve() checks
+/// whether they fit together.
+[[nodiscard]] CommunicatorDescription communicator_from(const Options& options);
+[[nodiscard]] CallDescription call_from(const Options& options);
 
 }  // namespace samesum

@@ -1,4 +1,4 @@
-// The groups of commands that samesum-model answers, and the parts of `order` that have files of their own.
+// The commands of samesum-model: three groups, and the commands of `order` and `sum`, one a file.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,20 @@ namespace samesum {
 Exit order_command(std::span<const std::string> arguments);
 Exit sum_command(std::span<const std::string> arguments);
 Exit teach_command(std::span<const std::string> arguments);
-/// `order lint`: what an environment's settings do for the order.
+
+Exit order_show(std::span<const std::string> arguments);
+Exit order_diff(std::span<const std::string> arguments);
+Exit order_invariance(std::span<const std::string> arguments);
+Exit order_enumerate(std::span<const std::string> arguments);
+Exit order_paths(std::span<const std::string> arguments);
 Exit order_lint(std::span<const std::string> arguments);
+Exit order_calls(std::span<const std::string> arguments);
+Exit order_check(std::span<const std::string> arguments);
+
+Exit sum_eval(std::span<const std::string> arguments);
+Exit sum_witness(std::span<const std::string> arguments);
+Exit sum_expect(std::span<const std::string> arguments);
+Exit sum_reachable(std::span<const std::string> arguments);
+Exit sum_mask(std::span<const std::string> arguments);
 
 }  // namespace samesum

@@ -1,4 +1,4 @@
-// The calls that a job made, as libsamesum-nccl recorded them.
+// The calls of a job, as libsamesum-nccl recorded them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,7 +25,7 @@ struct RecordedCommunicator {
 struct RecordedCall {
     std::string collective;              ///< NCCL's name, "AllReduce"
     std::optional<Collective> reducing;  ///< none for those that add nothing
-    std::optional<Format> format;        ///< none where NCCL knows no such type
+    std::optional<Format> format;        ///< none where NCCL has no such type
     Operation operation = Operation::sum;
     std::uint64_t communicator = 0;  ///< key of CallStream::communicators
     std::uint64_t count = 0;
@@ -45,7 +45,7 @@ struct CallStream {
     std::vector<RecordedCall> calls{};
 };
 
-/// A last line that a killed process left unfinished is passed over. Throws UsageError naming file and line.
+/// An unfinished last line, left by a killed process, is skipped. Throws UsageError naming file and line.
 [[nodiscard]] CallStream parse_call_stream(std::string_view text, const std::string& file);
 
 }  // namespace samesum

@@ -1,4 +1,4 @@
-// The description is JSON; every field is checked before it is believed.
+// The description is JSON; every field is checked before it is used.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/input/custom_collective.hpp"
 
@@ -6,47 +6,77 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "model/support/error.hpp"
+#include "model/support/json_fields.hpp"
 
 namespace samesum {
 namespace {
 
 using Json = nlohmann::json;
 
-std::vector<ReductionTree> trees_of(const Json& order, int ranks, const std::string& where) {
-    const auto tree = [&](const std::string& text) {
-        ReductionTree parsed = ReductionTree::parse(text);
-        std::vector<int> leaves = parsed.leaves();
-        std::sort(leaves.begin(), leaves.end());
-        for (int rank = 0; rank < ranks; ++rank)
-            if (leaves.size() != static_cast<std::size_t>(ranks) || leaves[static_cast<std::size_t>(rank)] != rank)
-                throw UsageError(
-                    fmt::format("{}: tree {} does not add each of the ranks 0 to {} once", where, text, ranks - 1));
-        return parsed.canonical();
-    };
+/// A tree that adds each rank once.
+ReductionTree tree_of(const std::string& text, int ranks) {
+    const ReductionTree parsed = ReductionTree::parse(text);
+    std::vector<int> leaves = parsed.leaves();
+    std::sort(leaves.begin(), leaves.end());
+    std::vector<int> expected(static_cast<std::size_t>(ranks));
+    std::iota(expected.begin(), expected.end(), 0);
+    if (leaves != expected)
+        throw UsageError(fmt::format("tree {}: expected each of the ranks 0 to {} once", text, ranks - 1));
+    return parsed.canonical();
+}
+
+std::vector<ReductionTree> trees_of(const Json& order, int ranks) {
     std::vector<ReductionTree> trees;
-    if (order.is_string() && order == "rank_order") return {Order::rank_order(ranks).as_tree().canonical()};
-    if (order.is_string() && order == "from_owner") {
+    if (order == "rank_order") return {Order::rank_order(ranks).as_tree().canonical()};
+    if (order == "from_owner") {
         for (int rank = 0; rank < ranks; ++rank) trees.push_back(Order::from_owner(ranks, rank).as_tree().canonical());
         return trees;
     }
-    if (order.is_string()) return {tree(order.get<std::string>())};
-    if (order.is_array() && order.size() == static_cast<std::size_t>(ranks)) {
-        for (const Json& each : order) {
-            if (!each.is_string()) break;
-            trees.push_back(tree(each.get<std::string>()));
-        }
-        if (trees.size() == order.size()) return trees;
-    }
-    throw UsageError(
-        fmt::format("{}: 'order' is \"rank_order\", \"from_owner\", a tree, or a list of {} trees", where, ranks));
+    if (order.is_string()) return {tree_of(order.get<std::string>(), ranks)};
+    const bool list = order.is_array() && order.size() == static_cast<std::size_t>(ranks) &&
+                      std::all_of(order.begin(), order.end(), [](const Json& each) { return each.is_string(); });
+    if (!list)
+        throw UsageError(fmt::format(
+            "field 'order': expected \"rank_order\", \"from_owner\", a tree, or a list of {} trees", ranks));
+    for (const Json& each : order) trees.push_back(tree_of(each.get<std::string>(), ranks));
+    return trees;
 }
 
-std::uint64_t bytes_of(const Json& json, const char* key, std::uint64_t min, const std::string& where) {
-    if (!json.is_number_unsigned() || json.get<std::uint64_t>() < min)
-        throw UsageError(fmt::format("{}: '{}' is a number of bytes, at least {}", where, key, min));
-    return json.get<std::uint64_t>();
+CustomPath parse_path(const Json& json, int ranks, std::size_t index) {
+    if (!json.is_object()) throw UsageError("not a JSON object");
+    CustomPath path;
+    path.name = fmt::format("path {}", index);
+    path.trees = trees_of(json_field(json, "order"), ranks);
+    for (const auto& [key, value] : json.items()) {
+        const auto bytes = [&, &own = key] {
+            return static_cast<std::uint64_t>(whole_field(json, own.c_str(), 1, std::int64_t{1} << 62));
+        };
+        if (key == "name")
+            path.name = text_field(json, "name");
+        else if (key == "below_bytes")
+            path.below_bytes = bytes();
+        else if (key == "multiple_of_bytes")
+            path.multiple_of_bytes = bytes();
+        else if (key == "rounding")
+            path.accumulation = parse_accumulation(text_field(json, "rounding"));
+        else if (key != "order")
+            throw UsageError(
+                fmt::format("field '{}': expected name, below_bytes, multiple_of_bytes, rounding or order", key));
+    }
+    return path;
+}
+
+/// Puts the place in front of an error.
+template <class Read>
+auto at(const std::string& where, Read&& read) {
+    try {
+        return read();
+    } catch (const UsageError& error) {
+        throw UsageError(fmt::format("{}: {}", where, error.what()));
+    }
 }
 
 }  // namespace
@@ -60,39 +90,17 @@ std::optional<std::size_t> CustomCollective::path(std::uint64_t bytes) const {
 CustomCollective parse_custom(std::string_view text, const std::string& file) {
     const Json json = Json::parse(text, nullptr, false);
     if (json.is_discarded() || !json.is_object()) throw UsageError(fmt::format("{}: not a JSON object", file));
-    CustomCollective custom;
-    if (const auto name = json.find("name"); name != json.end() && name->is_string())
-        custom.name = name->get<std::string>();
-    const auto ranks = json.find("ranks");
-    if (ranks == json.end() || !ranks->is_number_integer() || *ranks < 1 || *ranks > 1024)
-        throw UsageError(fmt::format("{}: 'ranks' is a number from 1 to 1024", file));
-    custom.ranks = ranks->get<int>();
-    const auto paths = json.find("paths");
-    if (paths == json.end() || !paths->is_array() || paths->empty())
-        throw UsageError(fmt::format("{}: 'paths' is a list of at least one path", file));
-    for (const Json& path : *paths) {
-        const std::string where = fmt::format("{}: path {}", file, custom.paths.size());
-        if (!path.is_object() || !path.contains("order"))
-            throw UsageError(fmt::format("{}: 'order' is missing", where));
-        CustomPath parsed;
-        parsed.name = fmt::format("path {}", custom.paths.size());
-        for (const auto& [key, value] : path.items()) {
-            if (key == "name" && value.is_string())
-                parsed.name = value.get<std::string>();
-            else if (key == "below_bytes")
-                parsed.below_bytes = bytes_of(value, "below_bytes", 1, where);
-            else if (key == "multiple_of_bytes")
-                parsed.multiple_of_bytes = bytes_of(value, "multiple_of_bytes", 1, where);
-            else if (key == "rounding" && value.is_string())
-                parsed.accumulation = parse_accumulation(value.get<std::string>());
-            else if (key != "order")
-                throw UsageError(
-                    fmt::format("{}: '{}' is not name, below_bytes, multiple_of_bytes, rounding or order", where, key));
-        }
-        parsed.trees = trees_of(path.at("order"), custom.ranks, where);
-        custom.paths.push_back(std::move(parsed));
-    }
-    return custom;
+    return at(file, [&] {
+        CustomCollective custom;
+        if (json.contains("name")) custom.name = text_field(json, "name");
+        custom.ranks = static_cast<int>(whole_field(json, "ranks", 1, 1024));
+        const Json& paths = json_field(json, "paths");
+        if (!paths.is_array() || paths.empty()) throw UsageError("field 'paths': expected a list of at least one path");
+        for (std::size_t i = 0; i < paths.size(); ++i)
+            custom.paths.push_back(
+                at(fmt::format("path {}", i), [&] { return parse_path(paths[i], custom.ranks, i); }));
+        return custom;
+    });
 }
 
 bool same_class(const CustomPath& a, const CustomPath& b) {

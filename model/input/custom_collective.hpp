@@ -1,4 +1,4 @@
-// Collectives that are not NCCL's, described in a small file: which path a call of so many bytes takes, and its order.
+// Collectives that are not NCCL's, described in a small file: which path a call of some size takes, and its order.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,7 +21,7 @@ namespace samesum {
 ///       {"name": "library", "order": "((0 1) (2 3))"}]}
 ///
 /// The first path whose conditions hold takes the call. `order`: "rank_order"; "from_owner": the buffer is cut into one
-/// equal part a rank, part r is summed from rank r on; a tree: for every element; a list of trees: one for each part.
+/// equal part per rank, part r is summed from rank r on; a tree: for every element; a list of trees: one per part.
 struct CustomPath {
     std::string name;
     std::optional<std::uint64_t> below_bytes;
@@ -39,7 +39,7 @@ struct CustomCollective {
     int ranks = 0;
     std::vector<CustomPath> paths;
 
-    /// Index of the path that takes a call of so many bytes; nothing when none does.
+    /// Index of the path that takes a call of this size; nothing when none does.
     [[nodiscard]] std::optional<std::size_t> path(std::uint64_t bytes) const;
 };
 

@@ -1,4 +1,4 @@
-// Text to variables: one reader for lines, one for JSON.
+// One reader for lines, one for JSON.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/input/environment_file.hpp"
 
@@ -39,18 +39,18 @@ struct Parser {
     Environment result{};
     std::size_t line_number = 0;
 
-    [[noreturn]] void refuse(std::string_view what, std::string_view right) const {
+    [[noreturn]] void refuse(std::string_view what, std::string_view expected) const {
         std::string shown;
         for (const char c : what.substr(0, 60)) shown += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-        throw UsageError(fmt::format("{}: line {}: '{}'{} is not a setting; {}", file, line_number, shown,
-                                     what.size() > 60 ? "..." : "", right));
+        throw UsageError(fmt::format("{}: line {}: '{}'{} is not a setting; expected {}", file, line_number, shown,
+                                     what.size() > 60 ? "..." : "", expected));
     }
 
-    /// A quoted or bare value; what it took is removed from `rest`.
+    /// A quoted or bare value, which is removed from `rest`.
     std::string value(std::string_view& rest) const {
         if (!rest.empty() && (rest.front() == '"' || rest.front() == '\'')) {
             const std::size_t end = rest.find(rest.front(), 1);
-            if (end == std::string_view::npos) refuse(rest, "its quote is not closed");
+            if (end == std::string_view::npos) refuse(rest, "a closing quote");
             std::string result_value(rest.substr(1, end - 1));
             rest.remove_prefix(end + 1);
             return result_value;
@@ -81,7 +81,7 @@ bool Parser::python(std::string_view text) {
     std::string_view rest = text;
     const auto key = quoted(rest);
     const auto assigned = key ? quoted(rest) : std::nullopt;
-    if (!assigned || !is_key(*key)) refuse(text, "it would read like os.environ[\"NCCL_ALGO\"] = \"Ring\"");
+    if (!assigned || !is_key(*key)) refuse(text, "os.environ[\"NCCL_ALGO\"] = \"Ring\"");
     result[*key] = *assigned;
     return true;
 }
@@ -119,7 +119,7 @@ void Parser::assignments(std::string_view rest) {
             const std::string inside = value(rest);
             const std::size_t equals = inside.find('=');
             if (equals == std::string::npos || !is_key(std::string_view(inside).substr(0, equals)))
-                refuse(whole, "it would read like NCCL_ALGO=Ring");
+                refuse(whole, "NCCL_ALGO=Ring");
             result[inside.substr(0, equals)] = inside.substr(equals + 1);
             any = true;
             rest = trimmed(rest);
@@ -128,14 +128,14 @@ void Parser::assignments(std::string_view rest) {
         const std::size_t equals = rest.find('=');
         const std::string_view key = rest.substr(0, std::min(equals, rest.size()));
         if (equals == std::string_view::npos || !is_key(key)) {
-            if (any) return;  // the command behind its settings: NCCL_ALGO=Ring python train.py
-            refuse(whole, "it would read like NCCL_ALGO=Ring");
+            if (any) return;  // the command after its settings: NCCL_ALGO=Ring python train.py
+            refuse(whole, "NCCL_ALGO=Ring");
         }
         rest.remove_prefix(equals + 1);
         const bool quoted = !rest.empty() && (rest.front() == '"' || rest.front() == '\'');
         std::string assigned = value(rest);
         rest = trimmed(rest);
-        // `env` prints values with blanks as they are. NCCL's own have none, but for lists of numbers.
+        // `env` prints values with blanks unquoted. NCCL's values have no blanks, except lists of numbers.
         if (!any && !quoted && !rest.empty() && rest.front() != '#' && rest.find('=') == std::string_view::npos &&
             (!key.starts_with("NCCL_") || std::isdigit(static_cast<unsigned char>(rest.front())) != 0)) {
             assigned += fmt::format(" {}", rest);
@@ -160,7 +160,7 @@ void Parser::line(std::string_view text) {
         std::string_view rest = text;
         const std::string key = value(rest);
         rest = trimmed(rest);
-        if (!is_key(key)) refuse(text, "it would read like setenv NCCL_ALGO Ring");
+        if (!is_key(key)) refuse(text, "setenv NCCL_ALGO Ring");
         result[key] = value(rest);
         return;
     }
@@ -177,7 +177,7 @@ void Parser::line(std::string_view text) {
 void add_json(Environment& result, const nlohmann::json& document, const std::string& file, int depth) {
     const auto scalar = [&](const std::string& key, const nlohmann::json& value) {
         if (!is_key(key))
-            throw UsageError(fmt::format("{}: '{}' is not the name of a setting", file, key.substr(0, 60)));
+            throw UsageError(fmt::format("{}: '{}': expected the name of a setting", file, key.substr(0, 60)));
         if (value.is_string())
             result[key] = value.get<std::string>();
         else if (value.is_boolean())
@@ -185,10 +185,10 @@ void add_json(Environment& result, const nlohmann::json& document, const std::st
         else if (value.is_number())
             result[key] = value.dump();
         else if (!value.is_null())
-            throw UsageError(fmt::format("{}: {} is neither text nor a number", file, key));
+            throw UsageError(fmt::format("{}: {}: expected text or a number", file, key));
     };
-    if (document
-            .is_array()) {  // [{"name": "NCCL_ALGO", "value": "Ring"}], or ["NCCL_ALGO=Ring"] as `docker inspect` shows
+    // [{"name": "NCCL_ALGO", "value": "Ring"}], or ["NCCL_ALGO=Ring"] as `docker inspect` prints
+    if (document.is_array()) {
         for (const auto& each : document) {
             if (each.is_object() && each.contains("name") && each["name"].is_string()) {
                 scalar(each["name"].get<std::string>(), each.value("value", nlohmann::json()));
@@ -198,7 +198,7 @@ void add_json(Environment& result, const nlohmann::json& document, const std::st
                 scalar(text.substr(0, equals), text.substr(equals + 1));
             } else {
                 throw UsageError(
-                    fmt::format("{}: a list holds \"KEY=VALUE\" or {{\"name\": ..., \"value\": ...}}", file));
+                    fmt::format("{}: expected a list of \"KEY=VALUE\" or {{\"name\": ..., \"value\": ...}}", file));
             }
         }
         return;
@@ -219,7 +219,7 @@ Environment parse_environment(std::string_view text, const std::string& file) {
     std::size_t first = 0;
     while (first < text.size() && (is_space(text[first]) || text[first] == '\n')) ++first;
     if (first < text.size() && (text[first] == '{' || text[first] == '[')) {
-        // The parser is recursive; a file nested beyond reason must not use up the stack.
+        // The parser is recursive; deep nesting must not exhaust the stack.
         std::size_t depth = 0, deepest = 0;
         for (const char c : text) {
             if (c == '{' || c == '[')
@@ -231,17 +231,14 @@ Environment parse_environment(std::string_view text, const std::string& file) {
                                                      : nlohmann::json::parse(text, nullptr, false);
         if (document.is_discarded())
             throw UsageError(
-                fmt::format("{}: begins like JSON but is not; {{\"NCCL_ALGO\": \"Ring\"}} would be right", file));
+                fmt::format("{}: begins like JSON but is not; expected e.g. {{\"NCCL_ALGO\": \"Ring\"}}", file));
         Environment result;
         add_json(result, document, file, 0);
         return result;
     }
     Parser parser{file};
     bool in_function = false;  // `env` prints exported shell functions over several lines
-    while (!text.empty()) {
-        const std::size_t end = std::min(text.find('\n'), text.size());
-        const std::string_view line = text.substr(0, end);
-        text.remove_prefix(std::min(end + 1, text.size()));
+    for (const std::string_view line : lines_of(text)) {
         if (in_function) {
             ++parser.line_number;
             in_function = !line.starts_with("}");

@@ -25,13 +25,13 @@ struct GraphFile {
     std::string file;
     int gpus = 0;  ///< of the node
     std::vector<SearchGraph> graphs;
-    std::vector<std::string> assumptions;  ///< what was taken as given in reading it
+    std::vector<std::string> assumptions;  ///< made while reading it
 
     /// Null when the file has no such graph or it has no channels.
     [[nodiscard]] const SearchGraph* find(int id) const;
 };
 
-/// `file` is for messages. Throws UsageError: not XML, no ring graph, lists that are no permutations of the GPUs.
+/// `file` is for messages. Throws UsageError: not XML, no ring graph, lists that are not permutations of the GPUs.
 [[nodiscard]] GraphFile parse_graph_file(std::string_view text, const std::string& file);
 
 /// All nodes alike: node v has ranks v * ranks_per_node + place. Channels are doubled as NCCL does (connect.cc,
@@ -39,7 +39,7 @@ struct GraphFile {
 /// the file's number of GPUs.
 [[nodiscard]] Communicator communicator_from_graph(const GraphFile& graph, int nodes, int ranks_per_node);
 
-/// What communicator_from_graph takes as given, each with what would check it.
+/// What communicator_from_graph assumes, each with a way to verify it.
 [[nodiscard]] std::vector<std::string> graph_assumptions(const GraphFile& graph, int nodes);
 
 }  // namespace samesum

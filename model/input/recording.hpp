@@ -1,4 +1,4 @@
-// Records of orders revealed on real NCCL, one JSON object a line, and the model's prediction held against each.
+// Records of orders that were revealed on real NCCL, one JSON object per line.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,41 +8,28 @@
 #include <string_view>
 #include <vector>
 
+#include "model/input/log_lines.hpp"
 #include "model/nccl/call.hpp"
 #include "model/nccl/topology.hpp"
 #include "model/sum/reduction_tree.hpp"
+#include "model/sum/reveal.hpp"
 
 namespace samesum {
 
-/// What NCCL wrote about a call: "AllReduce: 64 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}".
-struct SaidByNccl {
-    Collective collective{};
-    std::uint64_t bytes = 0;
-    Algorithm algorithm{};
-    Protocol protocol{};
-    int first_channel = 0, last_channel = 0;
-};
-/// Nothing when the line is not of this form.
-[[nodiscard]] std::optional<SaidByNccl> parse_choice_line(std::string_view line);
-
-/// One record; the fields are those of the README beside the recordings.
+/// One record. Its fields are described in the README beside the recordings.
 struct Record {
     int ranks = 0, ranks_per_node = 1;
     Call call;
     std::vector<Call> group;  ///< calls of the group in program order; empty for a lone call
     std::size_t index = 0;    ///< which of them this is
     std::string algorithms, protocols, min_channels, graph;  ///< settings in force, as text
-    std::vector<SaidByNccl> said;                            ///< one a call, in NCCL's scheduling order
+    std::vector<LoggedChoice> choices;  ///< one per call, in NCCL's scheduling order; each with collective and channels
     std::vector<Ring> rings;
     std::string rank0_trees;
     std::string gpu;
     NcclVersion version;
     std::vector<ReductionTree> trees;  ///< canonical
-    struct Range {
-        std::uint64_t begin, end;
-        std::size_t tree;
-    };
-    std::vector<Range> segments;
+    std::vector<RevealedRange> segments;
 };
 
 /// Throws UsageError naming the field that is missing or wrong.

@@ -1,4 +1,4 @@
-// Whole buffers summed by a schedule: sum_element() for each element, at the speed of memory.
+// Whole buffers summed by a schedule: the bits of sum_element() for each element, at memory speed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,13 +12,13 @@ namespace samesum {
 
 using ConstBytes = std::span<const std::byte>;
 
-/// output[e] = sum over ranks of inputs[r][e], in each element's own order; elements as they lie in memory, little
-/// endian. What `rule` says of operands and NaNs is taken from each segment, by rule_for(). threads: 0 for as many as
-/// the machine runs at once. Bit for bit sum_element()'s results. Throws UsageError when sizes do not fit, Inconclusive
-/// where an order is not observable.
+/// output[e] = sum over ranks of inputs[r][e], in each element's own order; elements in memory layout, little endian.
+/// The operand and NaN rules come from each segment, by rule_for(), not from `rule`. threads: 0 for all hardware
+/// threads. The bits are those of sum_element(). Throws UsageError when sizes do not fit, Inconclusive where an order
+/// is not observable.
 void sum_buffers(const SumRule& rule, const Schedule& schedule, std::span<const ConstBytes> inputs,
                  std::span<std::byte> output, int threads = 0);
-/// All elements by one tree.
+/// All elements in the order of one tree.
 void sum_buffers(const SumRule& rule, const ReductionTree& tree, std::span<const ConstBytes> inputs,
                  std::span<std::byte> output, int threads = 0);
 

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include <cctype>
-#include <charconv>
 
 #include "model/support/error.hpp"
+#include "model/support/numbers.hpp"
 #include "model/support/text.hpp"
 
 namespace samesum {
@@ -19,7 +19,7 @@ Enum parse(std::string_view what, std::string_view word, const std::array<Enum, 
         if (folded(word) == folded(name(value))) return value;
     std::string choices;
     for (const Enum value : all) choices += fmt::format("{}{}", choices.empty() ? "" : ", ", name(value));
-    throw UsageError(fmt::format("unknown {} '{}'; one of: {}", what, word, choices));
+    throw UsageError(fmt::format("unknown {} '{}': expected one of: {}", what, word, choices));
 }
 
 }  // namespace
@@ -61,14 +61,15 @@ NcclVersion parse_nccl_version(std::string_view text) {
     const auto parts = split(text, '.');
     bool good = parts.size() == 2 || parts.size() == 3;
     for (std::size_t i = 0; good && i < parts.size(); ++i) {
-        const auto [end, error] = std::from_chars(parts[i].data(), parts[i].data() + parts[i].size(), numbers[i]);
-        good = error == std::errc{} && end == parts[i].data() + parts[i].size();
+        const auto number = integer_in<int>(parts[i]);
+        good = number.has_value();
+        numbers[i] = number.value_or(0);
     }
-    if (!good) throw UsageError(fmt::format("'{}' is not an NCCL version; it reads like 2.28.9", text));
+    if (!good) throw UsageError(fmt::format("'{}' is not an NCCL version: expected e.g. 2.28.9", text));
     // 2.29.0 and 2.29.1 were never released, nor were lower patches of 2.30: a bare "2.29" means the released line.
     const NcclVersion version{numbers[0], numbers[1], numbers[2] < 0 ? 99 : numbers[2]};
     if (version < NcclVersion{2, 27, 0} || version >= NcclVersion{2, 31, 0})
-        throw UsageError(fmt::format("NCCL {} is not modelled; 2.27 to 2.30 are", text));
+        throw UsageError(fmt::format("NCCL {} is not modelled: expected 2.27 to 2.30", text));
     return version;
 }
 

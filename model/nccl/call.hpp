@@ -1,4 +1,4 @@
-// One call of NCCL's API, in NCCL's words: collective, algorithm, protocol, release, and what was chosen for it.
+// One call of NCCL's API: collective, algorithm, protocol, NCCL release, and what NCCL chose for it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace samesum {
 
 enum class Collective : std::uint8_t { reduce, reduce_scatter, all_reduce };
-/// In NCCL's numbering, which is also the order in which its choice scans them.
+/// In NCCL's numbering, which is also the order in which its tuning scans them.
 enum class Algorithm : std::uint8_t { tree, ring, collnet_direct, collnet_chain, nvls, nvls_tree, pat };
 enum class Protocol : std::uint8_t { ll, ll128, simple };
 
@@ -25,9 +25,9 @@ inline constexpr std::array all_algorithms{
     Algorithm::nvls_tree, Algorithm::pat};
 inline constexpr std::array all_protocols{Protocol::ll, Protocol::ll128, Protocol::simple};
 
-/// Lower case without '_' and '-': "ReduceScatter", "reduce_scatter" and "REDUCESCATTER" are one word.
+/// Lower case without '_' and '-': "ReduceScatter", "reduce_scatter" and "REDUCESCATTER" all give "reducescatter".
 [[nodiscard]] std::string folded(std::string_view word);
-/// Names are case-insensitive and those of NCCL's environment ("Ring", "LL128") and log; unknown ones throw UsageError.
+/// Names as in NCCL's environment variables ("Ring", "LL128") and log, case-insensitive. Unknown ones throw UsageError.
 [[nodiscard]] Collective parse_collective(std::string_view word);
 [[nodiscard]] Algorithm parse_algorithm(std::string_view word);
 [[nodiscard]] Protocol parse_protocol(std::string_view word);
@@ -35,7 +35,7 @@ inline constexpr std::array all_protocols{Protocol::ll, Protocol::ll128, Protoco
 [[nodiscard]] std::string_view name(Algorithm algorithm);
 [[nodiscard]] std::string_view name(Protocol protocol);
 
-/// NCCL's release; the model knows 2.27 to 2.30.
+/// NCCL's release; the model covers 2.27 to 2.30.
 struct NcclVersion {
     int major = 2, minor = 28, patch = 9;
     friend auto operator<=>(const NcclVersion&, const NcclVersion&) = default;
@@ -66,7 +66,7 @@ struct Choice {
     int max_channels = 1;
 };
 
-/// What is fixed by the caller instead of chosen.
+/// What the caller fixes instead of leaving it to NCCL.
 struct Forced {
     std::optional<Algorithm> algorithm;
     std::optional<Protocol> protocol;

@@ -1,4 +1,4 @@
-// A communicator as far as the order of sums depends on it: topology, release, settings, machine.
+// What the order of sums depends on: topology, NCCL release, settings, machine.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,14 +15,14 @@ enum class CpuVendor : std::uint8_t { intel, amd, other };
 
 /// Speeds of one search graph as NCCL prints them ("Pattern 4, ... bw 1.2/1.2").
 struct GraphSpeed {
-    int channels = 0;                   ///< before they are doubled
-    double bw_intra = 0, bw_inter = 0;  ///< GB/s a channel
+    int channels = 0;                   ///< before NCCL doubles them
+    double bw_intra = 0, bw_inter = 0;  ///< GB/s per channel
     double latency_inter = 0;           ///< us
     bool nvlink = true;                 ///< typeIntra is NVL (else as PCI)
     bool same_channels = true;
 };
 
-/// What NCCL's cost model asks of the machine. Needed only where the choice is left to NCCL.
+/// The inputs of NCCL's cost model that depend on the machine. Needed only where the choice is left to NCCL.
 struct Machine {
     int compute_capability = 90;
     CpuVendor cpu = CpuVendor::intel;
@@ -32,7 +32,7 @@ struct Machine {
     GraphSpeed ring, tree, nvls_graph;
 };
 
-/// A communicator as far as the order of sums depends on it.
+/// The properties of a communicator on which the order of sums depends.
 struct Communicator {
     Topology topology;
     NcclVersion version{};

@@ -1,10 +1,10 @@
-// The three shapes in which NCCL's kernels add, unfolded into trees.
+// The three ways in which NCCL's kernels add, expanded into trees.
 //
 //   ring, ending at 0        tree, root 0            PAT to destination 0 (8 ranks)
 //
 //   1 -> 2 -> 3 -> 0            0                    (7 ((3 ((1 2) 4)) ((5 6) 0)))
-//   (((1 2) 3) 0)                \                   distances from the destination pair up along the lowest set
-//                                 2  (0 ((2 1) 3))   bit; each rank sends its partial sum once
+//   (((1 2) 3) 0)                \                   distances from the destination are combined along the
+//                                 2  (0 ((2 1) 3))   lowest set bit; each rank sends its partial sum once
 //                                / \.
 //                               1   3
 // SPDX-License-Identifier: Apache-2.0
@@ -25,7 +25,7 @@ namespace {
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// device/all_reduce.h, runTreeSplit: own value, then each child in `down` order. Iterative, since chains are deep.
-ReductionTree unfold(const TreeLinks& links) {
+ReductionTree expand(const TreeLinks& links) {
     std::vector<std::int32_t> postfix;
     struct Visit {
         int rank;
@@ -55,10 +55,10 @@ void append_pat(std::vector<std::int32_t>& postfix, int distance, int ranks, int
                                      : std::countr_zero(static_cast<unsigned>(distance));
     std::vector<int> children;
     for (int k = 0; k < levels; ++k) {
-        const int child = distance + (1 << trees::pat_dimension(k, levels, dimensions));
+        const int child = distance + (1 << tree_index::pat_dimension(k, levels, dimensions));
         if (child < ranks) children.push_back(child);
     }
-    // acc = (child acc) for each child in turn: the last child's tree comes first in the program.
+    // acc = (child acc) for each child: the last child's tree comes first in the program.
     for (auto child = children.rbegin(); child != children.rend(); ++child)
         append_pat(postfix, *child, ranks, dimensions);
     postfix.push_back(distance);
@@ -101,7 +101,7 @@ Order Order::rank_order(int ranks) {
 }
 
 Order Order::rank_order_by_group(int ranks, int in_group) {
-    ensure(in_group > 0 && ranks % in_group == 0, "groups are equal");
+    ensure(in_group > 0 && ranks % in_group == 0, "all groups have the same size");
     Order order = rank_order(ranks);
     order.in_group_ = in_group < ranks ? in_group : 0;
     return order;
@@ -140,7 +140,7 @@ ReductionTree Order::as_tree() const {
         case Kind::ring:
             return ReductionTree::left_fold(walk_ending_at(*ring_, last_));
         case Kind::tree:
-            return unfold(*links_);
+            return expand(*links_);
         case Kind::pat: {
             std::vector<std::int32_t> postfix;
             append_pat(postfix, 0, ranks_, dimensions_);

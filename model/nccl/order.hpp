@@ -1,4 +1,4 @@
-// One order of additions, named compactly: a ring of 65,536 ranks is a pointer and a rank until its tree is asked for.
+// One order of additions in compact form: a ring of 65,536 ranks is a pointer and a rank until its tree is built.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,16 +11,16 @@
 
 namespace samesum {
 
-/// What one element's sum looks like. Value type; cheap to copy.
+/// The order in which one element is summed. Value type; cheap to copy.
 class Order {
 public:
     enum class Kind : std::uint8_t {
-        ring,            ///< fold along the ring, `last` adds last
+        ring,            ///< left fold along the ring; `last` is added last
         tree,            ///< double binary tree, chains inside nodes
         pat,             ///< parallel aggregated trees, relative to the destination `last`
         rank_order,      ///< ((0 1) 2) ..., or by groups: ((0 1) (2 3)) ...
         from_owner,      ///< the owner `last` first, then owner + 1, ... (symmetric-memory LD kernels)
-        not_observable,  ///< an adder that cannot be seen into (NVLS switch, CollNet network)
+        not_observable,  ///< summed in hardware (NVLS switch, CollNet network)
     };
 
     static Order ring(std::shared_ptr<const Ring> ring, int last);
@@ -28,12 +28,12 @@ public:
     /// `dimensions`: m of NCCL's PAT schedule, see pat_dimensions().
     static Order pat(int ranks, int destination, int dimensions);
     static Order rank_order(int ranks);
-    /// Each `in_group` consecutive ranks in rank order, then their sums in the groups' order.
+    /// Each group of `in_group` consecutive ranks in rank order, then the groups' sums in group order.
     static Order rank_order_by_group(int ranks, int in_group);
     static Order from_owner(int ranks, int owner);
     static Order not_observable(int ranks, std::string why);
 
-    /// The same family of orders, ending at (or starting from) another rank, or at the rank at a place in the ring.
+    /// The same kind of order, ending at (or starting from) another rank, or at the rank at a position of the ring.
     [[nodiscard]] Order ending_at(int rank) const;
     [[nodiscard]] Order ending_at_position(std::uint64_t position) const;
 
@@ -44,7 +44,7 @@ public:
     [[nodiscard]] bool observable() const { return kind_ != Kind::not_observable; }
     [[nodiscard]] const std::string& why_not() const { return why_; }
 
-    /// Operands as NCCL's kernels have them: along a ring the own value is the right operand, in a tree the left one.
+    /// Operands as in NCCL's kernels: along a ring a rank's own value is the right operand, in a tree the left one.
     /// Throws Inconclusive with the reason when the order is not observable.
     [[nodiscard]] ReductionTree as_tree() const;
     [[nodiscard]] bool own_value_is_left() const { return kind_ == Kind::tree || kind_ == Kind::from_owner; }

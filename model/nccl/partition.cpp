@@ -1,5 +1,5 @@
-// NCCL deals a call's elements to channels in cells; a call may begin on a channel that the call before it left half
-// full, fill whole channels, and end in another half-full one:
+// NCCL splits a call over channels in cells. A call may begin on a channel that the call before it left partly filled,
+// fill whole channels, and end on another partly filled one:
 //
 //   channel   0         1          2          3
 //             [task A ][A hi|B lo][ B mid   ][B hi    ]
@@ -18,14 +18,14 @@ namespace {
 
 std::uint64_t element_bytes(const Call& call) { return static_cast<std::uint64_t>(traits(call.format).bytes()); }
 
-/// LL carries a flag beside each word, so its traffic counts four times.
-std::uint64_t weight(const Task& task, int ranks) {
-    return traffic_weight(task.call.collective, ranks) * (task.choice.protocol == Protocol::ll ? 4 : 1);
+/// LL sends a flag beside each word, so its traffic counts four times.
+std::uint64_t traffic_per_byte(const Task& task, int ranks) {
+    return traffic_per_byte(task.call.collective, ranks) * (task.choice.protocol == Protocol::ll ? 4 : 1);
 }
 
 }  // namespace
 
-std::uint64_t traffic_weight(Collective collective, int ranks) {
+std::uint64_t traffic_per_byte(Collective collective, int ranks) {
     switch (collective) {
         case Collective::all_reduce:
             return 2;
@@ -39,7 +39,7 @@ std::uint64_t traffic_weight(Collective collective, int ranks) {
 bool is_nvls(Algorithm algorithm) { return algorithm == Algorithm::nvls || algorithm == Algorithm::nvls_tree; }
 
 std::vector<std::vector<ChannelPart>> partition(std::span<const Task> tasks, const Communicator& comm) {
-    // Kinds of task fill the channels independently of each other; they come sorted by kind.
+    // NVLS tasks and the others fill the channels independently of each other; tasks are sorted by this kind.
     const auto second = std::find_if(tasks.begin(), tasks.end(), [&](const Task& task) {
         return is_nvls(task.choice.algorithm) != is_nvls(tasks.front().choice.algorithm);
     });
@@ -51,44 +51,44 @@ std::vector<std::vector<ChannelPart>> partition(std::span<const Task> tasks, con
         return parts;
     }
     const bool rounds_up = comm.version >= NcclVersion{2, 29, 2};
-    const std::uint64_t min = rounds_up ? 32768 : 16384;
+    const std::uint64_t min_traffic = rounds_up ? 32768 : 16384;
     const bool nvls = !tasks.empty() && is_nvls(tasks.front().choice.algorithm);
-    const auto max = static_cast<std::uint64_t>(nvls ? nvls_channels : comm.channels());
+    const auto max_channels = static_cast<std::uint64_t>(nvls ? nvls_channels : comm.channels());
 
     std::uint64_t traffic = 0, wanted = 0;
     for (const Task& task : tasks) {
-        traffic += std::max(min, task.call.count * element_bytes(task.call) * weight(task, comm.ranks()));
+        traffic +=
+            std::max(min_traffic, task.call.count * element_bytes(task.call) * traffic_per_byte(task, comm.ranks()));
         wanted += static_cast<std::uint64_t>(task.choice.max_channels);
     }
-    const std::uint64_t channels = std::max<std::uint64_t>(1, std::min(wanted, max));
-    const std::uint64_t per_channel =
-        rounds_up ? channel_split::round_up(traffic / channels, std::uint64_t{16}) : std::max(min, traffic / channels);
+    const std::uint64_t channels = std::max<std::uint64_t>(1, std::min(wanted, max_channels));
+    const std::uint64_t per_channel = rounds_up ? channel_split::round_up(traffic / channels, std::uint64_t{16})
+                                                : std::max(min_traffic, traffic / channels);
 
     std::vector<std::vector<ChannelPart>> parts;
-    channel_split::Filled<std::uint64_t> filled{0, 0};
+    channel_split::CurrentChannel<std::uint64_t> current{0, 0};
     for (const Task& task : tasks) {
         const std::uint64_t bytes = element_bytes(task.call);
-        const std::uint64_t w = weight(task, comm.ranks());
-        const std::uint64_t cell = channel_split::cell_bytes(min, w);
-        const std::uint64_t cell_traffic = cell * w;
-        const channel_split::Deal<std::uint64_t> dealt =
-            channel_split::channel_split(channel_split::divide_up(task.call.count * bytes, cell),
-                                         channel_split::divide_up(per_channel, cell_traffic),
-                                         channel_split::room(filled, per_channel, cell_traffic), filled.channel, max);
+        const std::uint64_t per_byte = traffic_per_byte(task, comm.ranks());
+        const std::uint64_t cell = channel_split::cell_bytes(min_traffic, per_byte);
+        const std::uint64_t per_cell = cell * per_byte;
+        const channel_split::CellSplit<std::uint64_t> split = channel_split::split_cells(
+            channel_split::divide_up(task.call.count * bytes, cell), channel_split::divide_up(per_channel, per_cell),
+            channel_split::cells_that_fit(current, per_channel, per_cell), current.channel, max_channels);
 
         std::vector<ChannelPart> own;
         std::uint64_t begin = 0;
-        const auto give = [&](std::uint64_t cells) {
-            const std::uint64_t count = channel_split::given(cells, cell / bytes, begin, task.call.count);
-            own.push_back({static_cast<int>(dealt.channel + own.size()), begin, count});
+        const auto add_part = [&](std::uint64_t cells) {
+            const std::uint64_t count = channel_split::part_elements(cells, cell / bytes, begin, task.call.count);
+            own.push_back({static_cast<int>(split.first_channel + own.size()), begin, count});
             begin += count;
         };
-        give(dealt.low);
-        for (std::uint64_t i = 0; i < dealt.middle; ++i) give(dealt.full);
-        if (dealt.high > 0) give(dealt.high);
+        add_part(split.cells_lo);
+        for (std::uint64_t i = 0; i < split.mid_channels; ++i) add_part(split.cells_per_channel);
+        if (split.cells_hi > 0) add_part(split.cells_hi);
         ensure(begin == task.call.count, "the channels' parts cover the call");
 
-        filled = channel_split::filled_after(dealt, filled, per_channel, cell_traffic, max);
+        current = channel_split::channel_after(split, current, per_channel, per_cell, max_channels);
         parts.push_back(std::move(own));
     }
     return parts;

@@ -1,4 +1,4 @@
-// Which elements of a call travel on which channel, and in chunks of what size.
+// The elements that each channel carries, and the chunk size.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,7 +16,7 @@ struct Task {
     Choice choice;
 };
 
-/// Elements [begin, begin + count) of a call (of each destination's block, for reduce_scatter) go through one channel.
+/// Elements [begin, begin + count) of a call (for reduce_scatter: of each destination's block) on one channel.
 struct ChannelPart {
     int channel = 0;
     std::uint64_t begin = 0;
@@ -36,7 +36,7 @@ struct ChannelPart {
 inline constexpr int nvls_channels = 16;
 [[nodiscard]] bool is_nvls(Algorithm algorithm);
 
-/// How the part's traffic weighs in the split: all-reduce 2, reduce-scatter n, reduce 1.
-[[nodiscard]] std::uint64_t traffic_weight(Collective collective, int ranks);
+/// Traffic per byte in the split (ncclFuncTrafficPerByte): all-reduce 2, reduce-scatter n, reduce 1.
+[[nodiscard]] std::uint64_t traffic_per_byte(Collective collective, int ranks);
 
 }  // namespace samesum

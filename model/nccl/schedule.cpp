@@ -1,7 +1,7 @@
 // From channels and chunks to orders.
 //
-// Ring all-reduce cuts a channel's part into loops of n chunks; chunk c is summed along the ring and ends at position
-// c:
+// Ring all-reduce splits a channel's part into loops of n chunks; chunk c is summed along the ring and ends at ring
+// position c:
 //
 //   part      | loop 0              | loop 1              | rest        |
 //   chunks    | 0 | 1 | 2 | 3       | 0 | 1 | 2 | 3       |0|1|2|3      |     n = 4 ranks
@@ -17,6 +17,7 @@
 
 #include "model/nccl/channel_split.hpp"
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 
 namespace samesum {
 namespace {
@@ -38,25 +39,25 @@ void append_ring_all_reduce(std::vector<Part>& parts, const Communicator& comm, 
                             const ChannelPart& channel_part) {
     const auto ranks = static_cast<std::uint64_t>(comm.ranks());
     const std::uint64_t chunk = chunk_elements(task, channel_part.count, comm);
-    const std::uint64_t grain = 16 / static_cast<std::uint64_t>(traits(task.call.format).bytes());
+    const std::uint64_t alignment = 16 / static_cast<std::uint64_t>(traits(task.call.format).bytes());
     const auto& ring = comm.topology.channels()[static_cast<std::size_t>(channel_part.channel)].ring;
-    const std::uint64_t looped = channel_split::looped(channel_part.count, ranks, chunk),
-                        rest = channel_part.count - looped;
+    const std::uint64_t whole = channel_split::whole_loops(channel_part.count, ranks, chunk),
+                        rest = channel_part.count - whole;
     std::uint64_t begin = channel_part.begin;
     const auto append = [&](std::uint64_t length, std::uint64_t blocks, std::uint64_t count) {
         parts.push_back({channel_part.channel, begin, length, length, blocks, begin + count,
-                         Order::ring(ring, ring->front()), Part::Turn::ring_position});
+                         Order::ring(ring, ring->front()), Part::Advance::ring_position});
         begin += count;
     };
-    if (looped > 0) append(chunk, looped / chunk, looped);
+    if (whole > 0) append(chunk, whole / chunk, whole);
     if (rest == 0) return;
-    const channel_split::Blocks<std::uint64_t> blocks = channel_split::last_loop(rest, ranks, grain);
+    const channel_split::Blocks<std::uint64_t> blocks = channel_split::last_loop(rest, ranks, alignment);
     append(blocks.length, blocks.count, rest);
 }
 
-/// What is known where the switch adds: mm(...) is its sum of the values of one node's GPUs, in an order that nothing
-/// in NCCL fixes (device/reduce_kernel.h, Apply_LoadMultimem). Nodes are joined by the double binary tree, tree 1 on
-/// odd channels (graph/connect.cc, connectNvls).
+/// The known part of an order with the switch: mm(...) is its sum of the values of one node's GPUs, in an order that
+/// NCCL does not specify (device/reduce_kernel.h, Apply_LoadMultimem). The double binary tree connects the nodes, tree
+/// 1 on odd channels (graph/connect.cc, connectNvls).
 std::string switch_expression(const Communicator& comm, int channel) {
     std::vector<std::string> sums(static_cast<std::size_t>(comm.nodes()));
     for (int rank = 0; rank < comm.ranks(); ++rank) {
@@ -72,7 +73,7 @@ std::string switch_expression(const Communicator& comm, int channel) {
     };
     int root = 0;
     while (double_binary_tree(comm.nodes(), root, channel % 2).parent >= 0) ++root;
-    return fmt::format("the switch adds the values of a node's GPUs, in an order nothing in NCCL fixes: {}",
+    return fmt::format("the switch adds the values of a node's GPUs, in an order that NCCL does not specify: {}",
                        value(root));
 }
 
@@ -85,9 +86,8 @@ Order reduce_order(const Communicator& comm, const Task& task, const ChannelPart
         case Algorithm::tree:
             if (!channel.tree)
                 throw UsageError(
-                    fmt::format("the tree of channel {} is not known: give --log with the 'Trees' lines, or "
-                                "--graph",
-                                part.channel));
+                    fmt::format("the tree of channel {} is not known: expected {} with the 'Trees' lines, or {}",
+                                part.channel, input_name("log"), input_name("graph")));
             return Order::tree(channel.tree);
         case Algorithm::pat: {
             const auto bytes = static_cast<std::uint64_t>(traits(task.call.format).bytes());
@@ -105,9 +105,9 @@ Order reduce_order(const Communicator& comm, const Task& task, const ChannelPart
 }  // namespace
 
 Order Part::order_of_block(std::uint64_t block) const {
-    if (turn == Turn::none) return order;
-    const std::uint64_t turned = (first + block) % static_cast<std::uint64_t>(order.ranks());
-    return turn == Turn::rank ? order.ending_at(static_cast<int>(turned)) : order.ending_at_position(turned);
+    if (advance == Advance::none) return order;
+    const std::uint64_t last = (first + block) % static_cast<std::uint64_t>(order.ranks());
+    return advance == Advance::rank ? order.ending_at(static_cast<int>(last)) : order.ending_at_position(last);
 }
 
 Schedule::Schedule(int ranks, std::uint64_t size, std::vector<Part> parts)
@@ -164,7 +164,7 @@ std::vector<Order> Schedule::orders(std::size_t max) const {
     std::vector<Order> found;
     for (const Part& part : parts_) {
         const std::uint64_t distinct =
-            part.turn == Part::Turn::none ? 1 : std::min(part.blocks, static_cast<std::uint64_t>(ranks_));
+            part.advance == Part::Advance::none ? 1 : std::min(part.blocks, static_cast<std::uint64_t>(ranks_));
         for (std::uint64_t block = 0; block < distinct; ++block) {
             if (found.size() >= max) return found;
             Order order = part.order_of_block(block);
@@ -177,7 +177,7 @@ std::vector<Order> Schedule::orders(std::size_t max) const {
 Schedule make_schedule(const Communicator& comm, const Task& task, std::span<const ChannelPart> channel_parts) {
     const Call& call = task.call;
     if (call.collective == Collective::reduce && (call.root < 0 || call.root >= comm.ranks()))
-        throw UsageError(fmt::format("root {} is not a rank; 0 to {}", call.root, comm.ranks() - 1));
+        throw UsageError(fmt::format("root {} is not a rank: expected 0 to {}", call.root, comm.ranks() - 1));
     std::vector<Part> parts;
     for (const ChannelPart& part : channel_parts) {
         if (part.count == 0) continue;
@@ -189,12 +189,12 @@ Schedule make_schedule(const Communicator& comm, const Task& task, std::span<con
         if (call.collective == Collective::reduce_scatter && order.observable()) {
             const auto ranks = static_cast<std::uint64_t>(comm.ranks());
             parts.push_back({part.channel, part.begin, part.count, call.count, ranks,
-                             (ranks - 1) * call.count + part.begin + part.count, order, Part::Turn::rank});
+                             (ranks - 1) * call.count + part.begin + part.count, order, Part::Advance::rank});
         } else {
             const std::uint64_t copies =
                 call.collective == Collective::reduce_scatter ? static_cast<std::uint64_t>(comm.ranks()) : 1;
             parts.push_back({part.channel, part.begin, part.count, std::max<std::uint64_t>(call.count, 1), copies,
-                             (copies - 1) * call.count + part.begin + part.count, order, Part::Turn::none});
+                             (copies - 1) * call.count + part.begin + part.count, order, Part::Advance::none});
         }
     }
     for (Part& part : parts) part.protocol = task.choice.protocol;
@@ -228,12 +228,12 @@ bool hop_is_fused(Protocol protocol, Format format, std::uint64_t offset) {
     if (!t.is_float || t.width == 8) return false;
     if (protocol != Protocol::ll128) return true;
     if (t.width == 16) return false;
-    // Slices of 1920 bytes are 120 packs of 16. Packs whose second word travels in a flag's thread are reduced whole by
-    // code that the compiler fuses; of the others it fuses the first 8 bytes only (2.28.9, src/device/prims_ll128.h,
-    // recvReduceSendCopy; float32 measured, float64 by analogy).
+    // Slices of 1920 bytes are 120 packs of 16 bytes. Packs whose second word is in a flag thread are reduced
+    // completely by code that the compiler fuses; of the others it fuses only the first 8 bytes (2.28.9,
+    // src/device/prims_ll128.h, recvReduceSendCopy; float32 measured, float64 by analogy).
     const std::uint64_t pack = offset % 1920 / 16;
-    const bool flag = (pack < 32 && pack % 8 == 7) || (60 <= pack && pack < 92 && (pack - 60) % 8 == 7);
-    return flag || offset % 16 < 8;
+    const bool flag_thread = (pack < 32 && pack % 8 == 7) || (60 <= pack && pack < 92 && (pack - 60) % 8 == 7);
+    return flag_thread || offset % 16 < 8;
 }
 
 }  // namespace samesum

@@ -1,4 +1,4 @@
-// Which order makes which element of a call, without a list of elements.
+// The order of each element of a call, as compact parts instead of a list of elements.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace samesum {
 
-/// Elements [begin, end) made by one order.
+/// Elements [begin, end) that are summed in one order.
 struct Segment {
     std::uint64_t begin = 0, end = 0;
     Order order;
@@ -30,15 +30,15 @@ struct Segment {
 ///   |<-- length -->|......|<-- length -->|......|<- rest
 ///        block 0               block 1             block 2
 ///
-/// Block i's order ends at a rank that `turn` derives from i.
+/// From block to block, `advance` moves the last rank of the order by one.
 struct Part {
-    enum class Turn : std::uint8_t { none, rank, ring_position };
+    enum class Advance : std::uint8_t { none, rank, ring_position };
 
     int channel = 0;
     std::uint64_t begin = 0, length = 0, period = 0, blocks = 1, end = 0;
     Order order;  ///< of block 0
-    Turn turn = Turn::none;
-    std::uint64_t first = 0;  ///< what `turn` counts block 0 as
+    Advance advance = Advance::none;
+    std::uint64_t first = 0;  ///< the last rank, or its ring position, of block 0
     Protocol protocol = Protocol::simple;
 
     [[nodiscard]] Order order_of_block(std::uint64_t block) const;
@@ -53,14 +53,14 @@ public:
     [[nodiscard]] std::uint64_t size() const { return size_; }
     [[nodiscard]] std::span<const Part> parts() const { return parts_; }
     [[nodiscard]] Segment segment_at(std::uint64_t element) const;
-    /// Segments of [begin, end) in element order, as NCCL cuts them: neighbours may have the same order. Stops when
-    /// `visit` returns false.
+    /// Segments of [begin, end) in element order, as NCCL splits them: adjacent ones may have the same order. Stops
+    /// when `visit` returns false.
     void visit(std::uint64_t begin, std::uint64_t end, const std::function<bool(const Segment&)>& visit) const;
     /// The same orders for a piece of a larger buffer that begins at `offset`.
     [[nodiscard]] std::vector<Part> parts_at(std::uint64_t offset) const;
-    /// How many segments NCCL cuts, without visiting them.
+    /// The number of segments that NCCL makes, without visiting them.
     [[nodiscard]] std::uint64_t segment_count() const;
-    /// One Order for each description in use, at most `most` of them.
+    /// One Order for each description in use, at most `max` of them.
     [[nodiscard]] std::vector<Order> orders(std::size_t max) const;
 
 private:
@@ -73,15 +73,15 @@ private:
 /// received one's payload, LL128 the rank's own (measured on H200, NCCL 2.28.9).
 [[nodiscard]] SumRule rule_for(const Segment& segment, Format format, Accumulation accumulation);
 
-/// Are the multiplication and the addition of one hop of avg or premulsum one fma? `offset`: bytes from the beginning
-/// of the element's chunk (NCCL 2.28.9, measured on H200). LL and Simple always fuse; LL128 fuses float32 by position,
-/// so that an average depends on where its element lies even when the order does not.
+/// Whether the multiplication and the addition of one hop of avg or premulsum are one fma. `offset`: bytes from the
+/// beginning of the element's chunk (NCCL 2.28.9, measured on H200). LL and Simple always fuse; LL128 fuses float32
+/// depending on the position, so that an average depends on the element's position even when the order does not.
 [[nodiscard]] bool hop_is_fused(Protocol protocol, Format format, std::uint64_t offset);
 
-/// The orders of one task on its channels. For reduce_scatter the result is laid out as rank after rank.
+/// The orders of one task on its channels. For reduce_scatter the result holds rank after rank.
 [[nodiscard]] Schedule make_schedule(const Communicator& comm, const Task& task, std::span<const ChannelPart> parts);
 
-/// What NCCL does with one call of a group.
+/// How NCCL executes one call of a group.
 struct Plan {
     Task task;
     std::size_t index = 0;  ///< place in program order
@@ -92,9 +92,9 @@ struct Plan {
 
 /// Plans a group of calls; the result is in NCCL's scheduling order. Calls of zero elements are dropped, as NCCL does.
 [[nodiscard]] std::vector<Plan> plan_group(const Communicator& comm, std::span<const Call> calls, Forced forced = {});
-/// A call by itself.
+/// A single call, as a group of one.
 [[nodiscard]] Plan plan_call(const Communicator& comm, const Call& call, Forced forced = {});
-/// A call by itself whose choice is known.
+/// A single call whose choice is known.
 [[nodiscard]] Plan plan_task(const Communicator& comm, const Task& task);
 
 }  // namespace samesum

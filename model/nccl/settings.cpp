@@ -1,5 +1,5 @@
-// The rules of reading a value are NCCL's (2.28.9 misc/param.cc, graph/tuning.cc, graph/connect.cc, init.cc); where
-// NCCL silently reads a typo as 0, we refuse instead.
+// Values are parsed by NCCL's rules (2.28.9 misc/param.cc, graph/tuning.cc, graph/connect.cc, init.cc), except that a
+// typo, which NCCL silently reads as 0, is an error.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/nccl/settings.hpp"
 
@@ -33,7 +33,7 @@ std::map<Collective, std::vector<Enum>> parse_list(std::string_view value, const
             list = section.substr(colon + 1);
             collectives.clear();
             for (const std::string_view word : split(section.substr(0, colon), ',')) {
-                // Functions that add nothing are NCCL's, but not ours.
+                // Functions without additions: valid in NCCL, not modelled.
                 if (const std::string function = folded(word); function == "allgather" || function == "broadcast")
                     continue;
                 collectives.push_back(parse_collective(word));
@@ -55,10 +55,10 @@ std::map<Collective, std::vector<Enum>> parse_list(std::string_view value, const
 struct Number {
     std::string_view key;
     long long min, max;
-    std::string_view right;
+    std::string_view values;
 };
 
-/// As NCCL (strtoll, base 0), but the whole word must be a number; nothing when unset or empty.
+/// As in NCCL (strtoll, base 0), but the whole word must be a number; std::nullopt if unset or empty.
 std::optional<long long> number(const Environment& environment, const Number& expected) {
     const auto place = environment.find(std::string(expected.key));
     if (place == environment.end() || place->second.empty()) return std::nullopt;
@@ -67,7 +67,7 @@ std::optional<long long> number(const Environment& environment, const Number& ex
     const long long value = std::strtoll(place->second.c_str(), &end, 0);
     if (errno != 0 || end == place->second.c_str() || !trimmed(end).empty() || value < expected.min ||
         value > expected.max)
-        throw UsageError(fmt::format("{}={}: {} would be right", expected.key, place->second, expected.right));
+        throw UsageError(fmt::format("{}={}: expected {}", expected.key, place->second, expected.values));
     return value;
 }
 
@@ -102,9 +102,9 @@ void check_list_syntax(std::string_view key, std::string_view value) {
     const auto known = [&](std::string_view word, const auto& words) {
         return std::any_of(words.begin(), words.end(), [&](std::string_view each) { return equal(word, each); });
     };
-    const auto refuse = [&](std::string_view why, std::string_view right) {
+    const auto refuse = [&](std::string_view why, std::string_view expected) {
         throw UsageError(
-            fmt::format("{}={}: {}; {} would be right (NCCL fails the communicator)", key, value, why, right));
+            fmt::format("{}={}: {}; expected {} (NCCL fails the communicator)", key, value, why, expected));
     };
     bool first = true;
     for (std::string_view rest = value; !rest.empty();) {
@@ -115,12 +115,11 @@ void check_list_syntax(std::string_view key, std::string_view value) {
         if (const std::size_t colon = section.find(':'); colon != std::string_view::npos) {
             const std::string_view function = section.substr(0, colon);
             if (!known(function, functions))
-                refuse(fmt::format("'{}' is no function", function),
+                refuse(fmt::format("'{}' is not a function", function),
                        "one of Broadcast, Reduce, AllGather, ReduceScatter, AllReduce before each ':'");
             section.remove_prefix(colon + 1);
         } else if (!first) {
-            refuse("every list but the first needs a function before it",
-                   protocol ? "LL;allreduce:Simple" : "ring;allreduce:tree");
+            refuse("only the first list may lack a function", protocol ? "LL;allreduce:Simple" : "ring;allreduce:tree");
         }
         first = false;
         if (section.starts_with('^')) section.remove_prefix(1);
@@ -131,7 +130,7 @@ void check_list_syntax(std::string_view key, std::string_view value) {
             section.remove_prefix(std::min(comma + 1, section.size()));
             if (word.empty()) continue;
             if (protocol ? !known(word, protocols) : !known(word, algorithms))
-                refuse(fmt::format("'{}' is no {}", word, protocol ? "protocol" : "algorithm"),
+                refuse(fmt::format("'{}' is not {}", word, protocol ? "a protocol" : "an algorithm"),
                        protocol ? "LL, LL128 or Simple"
                                 : "Tree, Ring, CollNetDirect, CollNetChain, NVLS, NVLSTree or PAT");
         }
@@ -151,11 +150,11 @@ void apply_environment(const Environment& environment, Settings& settings) {
         check_list_syntax("NCCL_PROTO", value);
         set_protocols(settings, value);
     }
-    // connect.cc, ncclMinNchannels and ncclMaxNchannels: the old names count when the new ones are not set.
+    // connect.cc, ncclMinNchannels and ncclMaxNchannels: the old names apply if the new ones are not set.
     const auto channels = [&](const char* old_key, const char* key) {
-        constexpr std::string_view right = "a whole number of channels, 1 to 64,";
-        const auto old_value = number(environment, {old_key, -2, 1 << 20, right});
-        auto value = number(environment, {key, -2, 1 << 20, right});
+        constexpr std::string_view expected = "a whole number of channels, 1 to 64";
+        const auto old_value = number(environment, {old_key, -2, 1 << 20, expected});
+        auto value = number(environment, {key, -2, 1 << 20, expected});
         if (!value || *value == -2) value = old_value;
         return value && *value != -2 ? value : std::nullopt;
     };
@@ -163,9 +162,9 @@ void apply_environment(const Environment& environment, Settings& settings) {
     const auto min = channels("NCCL_MIN_NRINGS", "NCCL_MIN_NCHANNELS");
     const auto max = channels("NCCL_MAX_NRINGS", "NCCL_MAX_NCHANNELS");
     auto min_ctas =
-        number(environment, {"NCCL_MIN_CTAS", -(1LL << 31), 1 << 20, "a whole number of channels, 1 to 64,"});
+        number(environment, {"NCCL_MIN_CTAS", -(1LL << 31), 1 << 20, "a whole number of channels, 1 to 64"});
     const auto max_ctas =
-        number(environment, {"NCCL_MAX_CTAS", -(1LL << 31), 1 << 20, "a whole number of channels, 1 to 64,"});
+        number(environment, {"NCCL_MAX_CTAS", -(1LL << 31), 1 << 20, "a whole number of channels, 1 to 64"});
     if (min && *min > 0) settings.min_channels = within(*min);
     if (max) settings.max_channels = within(*max);
     if (max_ctas && *max_ctas > 0) {  // zero and less are "too low" and ignored (init.cc)
@@ -185,8 +184,7 @@ void apply_environment(const Environment& environment, Settings& settings) {
         const auto value = number(environment, {key, -2, 1LL << 31, "a number of bytes from 4096 to 2147483648"});
         if (!value || *value == -2) return;
         if (*value < 4096)
-            throw UsageError(
-                fmt::format("{}={}: a number of bytes from 4096 to 2147483648 would be right", key, *value));
+            throw UsageError(fmt::format("{}={}: expected a number of bytes from 4096 to 2147483648", key, *value));
         bytes = static_cast<std::uint64_t>(*value);
     };
     buffer("NCCL_BUFFSIZE", settings.simple_buffer);

@@ -1,4 +1,4 @@
-// NCCL_* settings: which of them act on the order of sums, and how NCCL reads their values.
+// The NCCL_* settings that affect the order of sums, and how NCCL reads their values.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace samesum {
 
-/// NCCL_* settings that act on the order; absent ones are NCCL's defaults.
+/// NCCL_* settings that affect the order; NCCL's defaults where absent.
 struct Settings {
     /// Allowed algorithms and protocols for each collective; all when absent (NCCL_ALGO, NCCL_PROTO).
     std::map<Collective, std::vector<Algorithm>> algorithms;
@@ -26,21 +26,21 @@ struct Settings {
     double net_overhead = -1;  ///< us, NCCL_NET_OVERHEAD; negative: by CPU
 };
 
-/// Reads a value as NCCL_ALGO and NCCL_PROTO take it ("Ring", "^LL128", "allreduce:tree;reducescatter:ring").
-/// Throws UsageError.
+/// Parse a value of NCCL_ALGO or NCCL_PROTO ("Ring", "^LL128", "allreduce:tree;reducescatter:ring").
+/// Throw UsageError.
 void set_algorithms(Settings& settings, std::string_view value);
 void set_protocols(Settings& settings, std::string_view value);
 
-/// Sets what acts on the order (NCCL_ALGO, NCCL_PROTO, channel limits, threads, buffer sizes, NVLS, PAT, symmetric
-/// memory, net overhead); other settings are left alone. A value that NCCL would refuse or read as something else
-/// throws UsageError naming key, value and what would be right; thread counts are clamped as NCCL does.
+/// Applies the variables that affect the order (NCCL_ALGO, NCCL_PROTO, channel limits, threads, buffer sizes, NVLS,
+/// PAT, symmetric memory, net overhead) and ignores the others. A value that NCCL would reject or misread throws
+/// UsageError with key, value and what is expected; thread counts are clamped as in NCCL.
 void apply_environment(const Environment& environment, Settings& settings);
 
-/// NCCL_NTHREADS and NCCL_LL128_NTHREADS (2.28.9 graph/tuning.cc, getNthreads): not a multiple of 32, or too many: the
-/// most; too few: the least; zero or less: the default.
+/// NCCL_NTHREADS and NCCL_LL128_NTHREADS (2.28.9 graph/tuning.cc, getNthreads): not a multiple of 32, or above `max`:
+/// max; below `min`: min; zero or less: `otherwise`.
 [[nodiscard]] int clamp_threads(int wanted, int min, int max, int otherwise);
 
-/// Strict where NCCL is (strcasecmp of whole words, one function before each ':', only the first list may lack one).
+/// As strict as NCCL (strcasecmp of whole words, one function before each ':', only the first list may lack one).
 /// Throws UsageError: NCCL fails the communicator on such a value.
 void check_list_syntax(std::string_view key, std::string_view value);
 

@@ -10,7 +10,7 @@
 
 namespace samesum {
 
-/// What decides a symmetric kernel's orders, as NCCL's log names it: "AllReduce [Symmetric]: ... Kernel
+/// What determines the orders of a symmetric kernel, as in NCCL's log: "AllReduce [Symmetric]: ... Kernel
 /// AllReduce_RSxLD_AGxST nchannels 16 ...". Offsets are those of the buffers inside their windows, in bytes.
 struct SymmetricLaunch {
     std::string_view kernel;
@@ -18,7 +18,7 @@ struct SymmetricLaunch {
     std::uint64_t input_offset = 0, output_offset = 0;
 };
 
-/// Throws UsageError for a kernel that does not exist, does not serve the call, or a communicator of several nodes.
+/// Throws UsageError for an unknown kernel, a kernel of another collective, or several nodes.
 /// NCCL 2.28.9 device/symmetric/{all_reduce,reduce_scatter}.cuh, sym_kernels.cc.
 [[nodiscard]] Plan plan_symmetric(const Communicator& comm, const Call& call, const SymmetricLaunch& launch);
 

@@ -1,6 +1,6 @@
 // Rings and double binary trees as NCCL 2.28.9 builds them from the nodes' search results.
 //
-// The binary tree over nodes is the one whose node i sits at the height of its lowest set bit (8 nodes):
+// In the binary tree over nodes, the height of node i is its lowest set bit (8 nodes):
 //
 //   0---------------.
 //                    4            Tree 1 is its mirror image (even number of nodes) or its shift by one (odd), so that
@@ -28,20 +28,20 @@ void check_ring(const Ring& ring, int ranks, std::size_t channel) {
     std::vector<bool> seen(at(ranks));
     for (const int rank : ring) {
         if (rank < 0 || rank >= ranks || seen[at(rank)])
-            throw UsageError(fmt::format("ring of channel {}: rank {} is {}; a ring names each of 0..{} once", channel,
+            throw UsageError(fmt::format("ring of channel {}: rank {} is {}; expected each of 0..{} once", channel,
                                          rank, rank < 0 || rank >= ranks ? "out of range" : "named twice", ranks - 1));
         seen[at(rank)] = true;
     }
     if (ring.size() != at(ranks))
-        throw UsageError(
-            fmt::format("ring of channel {} names {} ranks; the communicator has {}", channel, ring.size(), ranks));
+        throw UsageError(fmt::format("ring of channel {}: {} ranks; expected {}, as many as the communicator has",
+                                     channel, ring.size(), ranks));
 }
 
 BinaryTreeNode binary_tree(int nodes, int node) {
     const auto n = static_cast<std::uint32_t>(nodes), at_node = static_cast<std::uint32_t>(node);
     const auto link = [&](std::uint32_t other) { return other == n ? -1 : static_cast<int>(other); };
-    return {link(trees::parent(n, at_node)),
-            {link(trees::left_child(n, at_node)), link(trees::right_child(n, at_node))}};
+    return {link(tree_index::parent(n, at_node)),
+            {link(tree_index::left_child(n, at_node)), link(tree_index::right_child(n, at_node))}};
 }
 
 /// connect.cc, connectTrees: chains inside the nodes, the binary tree between them.
@@ -56,8 +56,8 @@ TreeLinks connect_trees(std::span<const std::vector<NodeLists>> lists, std::size
         ensure(free != down.end(), "a rank has at most three children");
         *free = child;
     };
-    // The GPUs that face the parent and the two children.
-    const auto facing_child = [&](int node, int which) {
+    // The GPUs that are linked to the parent and to the two children.
+    const auto gpu_for_child = [&](int node, int which) {
         const NodeLists& own = lists[at(node)][channel];
         const std::size_t last = own.tree.size() - 1;
         if (own.pattern == TreePattern::tree) return own.tree[0];
@@ -78,8 +78,8 @@ TreeLinks connect_trees(std::span<const std::vector<NodeLists>> lists, std::size
             const int child = place.child[at(which)];
             if (child < 0) continue;
             const int below = lists[at(child)][channel].tree[0];
-            append(facing_child(node, which), below);
-            links.up[at(below)] = facing_child(node, which);
+            append(gpu_for_child(node, which), below);
+            links.up[at(below)] = gpu_for_child(node, which);
         }
     }
     return links;
@@ -111,8 +111,8 @@ Topology::Topology(std::vector<int> node_of, std::vector<Channel> channels)
 }
 
 Topology Topology::one_rank_per_node(int ranks, int channels) {
-    if (ranks < 1) throw UsageError(fmt::format("a communicator of {} ranks; at least 1", ranks));
-    if (channels < 1) throw UsageError(fmt::format("{} channels; at least 1", channels));
+    if (ranks < 1) throw UsageError(fmt::format("a communicator of {} ranks: expected at least 1", ranks));
+    if (channels < 1) throw UsageError(fmt::format("{} channels: expected at least 1", channels));
     const auto searched = static_cast<std::size_t>(channels + 1) / 2;
     std::vector<std::vector<NodeLists>> lists;
     for (int rank = 0; rank < ranks; ++rank)
@@ -121,7 +121,7 @@ Topology Topology::one_rank_per_node(int ranks, int channels) {
 }
 
 Topology Topology::one_node(int ranks, int channels) {
-    if (ranks < 1) throw UsageError(fmt::format("a communicator of {} ranks; at least 1", ranks));
+    if (ranks < 1) throw UsageError(fmt::format("a communicator of {} ranks: expected at least 1", ranks));
     std::vector<int> order(at(ranks));
     std::iota(order.begin(), order.end(), 0);
     const std::vector<std::vector<NodeLists>> lists{{{order, order, TreePattern::balanced}}};
@@ -130,8 +130,8 @@ Topology Topology::one_node(int ranks, int channels) {
 
 Topology Topology::from_rings(std::span<const Ring> rings, int ranks_per_node) {
     if (rings.empty() || rings.front().empty())
-        throw UsageError("a communicator needs at least one ring of at least 1 rank");
-    if (ranks_per_node < 1) throw UsageError(fmt::format("{} ranks per node; at least 1", ranks_per_node));
+        throw UsageError("no ring given: expected at least one ring of at least 1 rank");
+    if (ranks_per_node < 1) throw UsageError(fmt::format("{} ranks per node: expected at least 1", ranks_per_node));
     std::vector<int> node_of;
     for (int rank = 0; rank < static_cast<int>(rings.front().size()); ++rank) node_of.push_back(rank / ranks_per_node);
     std::vector<Channel> channels;
@@ -140,7 +140,7 @@ Topology Topology::from_rings(std::span<const Ring> rings, int ranks_per_node) {
 }
 
 Topology Topology::from_node_lists(std::span<const std::vector<NodeLists>> lists) {
-    ensure(!lists.empty() && !lists.front().empty(), "there is a node and it has a search channel");
+    ensure(!lists.empty() && !lists.front().empty(), "there is a node, and it has a search channel");
     std::size_t ranks = 0;
     for (const auto& node : lists) ranks += node.front().ring.size();
     std::vector<int> node_of(ranks, -1);
@@ -148,7 +148,7 @@ Topology Topology::from_node_lists(std::span<const std::vector<NodeLists>> lists
         for (const int rank : lists[node].front().ring)
             if (rank >= 0 && at(rank) < ranks) node_of[at(rank)] = static_cast<int>(node);
     if (std::find(node_of.begin(), node_of.end(), -1) != node_of.end())
-        throw UsageError("the nodes' lists do not name every rank once");
+        throw UsageError("the lists of the nodes: expected every rank once");
 
     const std::size_t searched = lists.front().size();
     const auto tree_of = [&](std::size_t channel, int tree) {
@@ -158,12 +158,13 @@ Topology Topology::from_node_lists(std::span<const std::vector<NodeLists>> lists
     for (std::size_t c = 0; c < searched; ++c) {
         Ring ring;
         for (const auto& node : lists) {
-            if (node.size() != searched) throw UsageError("all nodes must list the same number of channels");
+            if (node.size() != searched)
+                throw UsageError("the lists of the nodes: expected the same number of channels for each node");
             ring.insert(ring.end(), node[c].ring.begin(), node[c].ring.end());
         }
         Channel first{std::make_shared<const Ring>(rotated(ring, 0)), tree_of(c, 0)};
         Channel second{first.ring, tree_of(c, 1)};
-        // Channels usually repeat each other; repeated links are kept once.
+        // Channels usually have equal links; equal links are stored once.
         for (std::size_t earlier = 0; earlier < c; ++earlier) {
             if (*channels[earlier].ring == *first.ring) first.ring = second.ring = channels[earlier].ring;
             if (*channels[earlier].tree == *first.tree) first.tree = channels[earlier].tree;
@@ -215,11 +216,11 @@ Ring parse_ring(std::string_view text) {
         const auto [end, error] = std::from_chars(text.data() + i, text.data() + text.size(), rank);
         if (error != std::errc{})
             throw UsageError(
-                fmt::format("'{}' is not a ring: '{}' is no rank; a ring reads like 0,1,2,3", text, text.substr(i, 8)));
+                fmt::format("'{}' is not a ring: '{}' is not a rank; expected e.g. 0,1,2,3", text, text.substr(i, 8)));
         ring.push_back(rank);
         i = static_cast<std::size_t>(end - text.data());
     }
-    if (ring.empty()) throw UsageError("an empty ring; a ring reads like 0,1,2,3");
+    if (ring.empty()) throw UsageError("an empty ring: expected e.g. 0,1,2,3");
     check_ring(ring, static_cast<int>(ring.size()), 0);
     return ring;
 }

@@ -1,4 +1,4 @@
-// Who sits where: ranks, nodes, and for each channel of a communicator its ring and its tree links.
+// The nodes of the ranks, and the ring and tree links of each channel of a communicator.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,23 +23,24 @@ struct TreeLinks {
     friend bool operator==(const TreeLinks&, const TreeLinks&) = default;
 };
 
-/// Which GPU of a node talks to the parent's and the children's nodes (NCCL 2.28.9 graph/topo.h, NCCL_TOPO_PATTERN_*).
+/// Which GPUs of a node exchange data with the parent's and the children's nodes (NCCL 2.28.9 graph/topo.h,
+/// NCCL_TOPO_PATTERN_*).
 enum class TreePattern : int { balanced = 1, split = 2, tree = 3 };
 
-/// A channel's links; shared, because channels often repeat each other and rings can be long.
+/// A channel's links; shared, because channels often have equal links and rings can be long.
 struct Channel {
     std::shared_ptr<const Ring> ring;
     std::shared_ptr<const TreeLinks> tree;  ///< null when unknown
 };
 
-/// One node's own lists of one search channel (NCCL_GRAPH_DUMP_FILE): its ranks as the ring and the tree visit them.
+/// One node's own lists of one search channel (NCCL_GRAPH_DUMP_FILE): its ranks in ring order and in tree order.
 struct NodeLists {
     std::vector<int> ring;
     std::vector<int> tree;
     TreePattern pattern = TreePattern::balanced;
 };
 
-/// A communicator's shape. Every ring visits every rank exactly once.
+/// The layout of a communicator. Every ring visits every rank exactly once.
 class Topology {
 public:
     /// Throws UsageError when a ring is not a permutation of 0..n-1 or ranks < 1.
@@ -52,8 +53,8 @@ public:
     static Topology one_node(int ranks, int channels = 2);
     /// Given rings, trees unknown; every `ranks_per_node` consecutive ranks share a node.
     static Topology from_rings(std::span<const Ring> rings, int ranks_per_node = 1);
-    /// As NCCL joins the nodes' search results: lists[node][search channel]. Nodes are strung in their order for rings
-    /// and by the double binary tree for trees; the search channels appear twice (connect.cc, ncclTopoPostset).
+    /// As NCCL joins the nodes' search results: lists[node][search channel]. Rings connect the nodes
+    /// in order, trees by the double binary tree; the search channels appear twice (connect.cc, ncclTopoPostset).
     static Topology from_node_lists(std::span<const std::vector<NodeLists>> lists);
 
     [[nodiscard]] int ranks() const { return static_cast<int>(node_of_.size()); }
@@ -62,7 +63,7 @@ public:
     [[nodiscard]] std::span<const Channel> channels() const { return channels_; }
     [[nodiscard]] const Ring& ring(int channel) const { return *channels_.at(static_cast<std::size_t>(channel)).ring; }
 
-    /// The first `most` channels, or the existing ones repeated up to `least` (NCCL_MAX_NCHANNELS, NCCL_MIN_NCHANNELS;
+    /// The first `max` channels, or the existing ones repeated up to `min` (NCCL_MAX_NCHANNELS, NCCL_MIN_NCHANNELS;
     /// connect.cc, copyChannels). 0 means no limit.
     [[nodiscard]] Topology with_channels(int min, int max) const;
 
@@ -74,9 +75,10 @@ private:
 
 /// The ring written from `start`.
 [[nodiscard]] Ring rotated(const Ring& ring, int start);
-/// From next(last) round to `last`: the ranks in the order in which NCCL's ring kernels add them.
+/// The ranks from next(last) around the ring to `last`: the order in which NCCL's ring kernels add them.
 [[nodiscard]] Ring walk_ending_at(const Ring& ring, int last);
-/// Do two rings give ncclReduce to `root` the same order? Walked from next(root), equal up to their first two members.
+/// Whether two rings give ncclReduce to `root` the same order: walked from next(root), they are equal except that the
+/// first two ranks may be swapped.
 [[nodiscard]] bool same_reduce_order(const Ring& a, const Ring& b, int root);
 
 /// "0 1 2 3" or "0,1,2,3"; throws UsageError.

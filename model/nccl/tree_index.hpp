@@ -1,4 +1,4 @@
-// Who is whose child in NCCL's double binary tree and in PAT, over any type of unsigned words.
+// Parents and children in NCCL's double binary tree and in PAT, over any type of unsigned words.
 // SPDX-License-Identifier: Apache-2.0
 //
 // proofs/ executes these templates over a solver's bit vectors. A solver takes every path at once: choices are
@@ -9,7 +9,7 @@
 
 #include "model/nccl/channel_split.hpp"
 
-namespace samesum::trees {
+namespace samesum::tree_index {
 
 using channel_split::select;
 
@@ -19,8 +19,8 @@ template <class Word>
     return node & (Word(0) - node);
 }
 
-// --- The binary tree over `nodes` nodes, at most 2^31; NCCL 2.28.9 graph/trees.cc, ncclGetBtree. `nodes` is no one.
-// ---
+// --- The binary tree over `nodes` nodes, at most 2^31; NCCL 2.28.9 graph/trees.cc, ncclGetBtree. The value `nodes`
+// means no node. ---
 
 template <class Word>
 [[nodiscard]] constexpr Word parent(const Word& nodes, const Word& node) {
@@ -33,7 +33,8 @@ template <class Word>
     const Word low = lowest_bit(node);
     return select(Word(1) < low, node - low / Word(2), nodes);
 }
-/// NCCL's child1: the farthest power of two ahead that stays below the node's own lowest bit. The root has no such bit.
+/// NCCL's child1: the node plus the largest power of two below its lowest bit that is still a node; for the root, any
+/// power of two.
 template <class Word>
 [[nodiscard]] constexpr Word right_child(const Word& nodes, const Word& node) {
     const Word low = lowest_bit(node);
@@ -45,9 +46,9 @@ template <class Word>
     return child;
 }
 
-// --- PAT: distances from the destination; one that is not 0 sends to itself without its lowest bit ---
+// --- PAT: distances from the destination; a distance other than 0 sends to the distance without its lowest bit ---
 
-/// A distance receives from those that are 2^j ahead, for each j below `levels`: which j is k-th (NCCL 2.28.9
+/// A distance receives from the distances 2^j ahead, for each j < `levels`: the k-th j (NCCL 2.28.9
 /// include/collectives.h, PatRSAlgorithm; `dimensions` is its m, at least 1).
 template <class Int>
 [[nodiscard]] constexpr Int pat_dimension(const Int& k, const Int& levels, const Int& dimensions) {
@@ -56,4 +57,4 @@ template <class Int>
     return select(k + one == levels, Int(0), select(levels < dimensions, levels - one - k, beyond));
 }
 
-}  // namespace samesum::trees
+}  // namespace samesum::tree_index

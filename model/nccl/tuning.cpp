@@ -1,5 +1,5 @@
-// The cost model: time = latency + bytes / bandwidth for every algorithm and protocol, the least one wins.
-// All constants are NCCL 2.28.9's, graph/tuning.cc; differences of other releases are noted where they act.
+// The cost model: time = latency + bytes / bandwidth for every algorithm and protocol; the smallest time wins.
+// All constants are NCCL 2.28.9's, graph/tuning.cc; differences of other releases are noted where they apply.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/nccl/tuning.hpp"
 
@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
 
 namespace samesum {
 namespace {
@@ -24,7 +25,7 @@ Generation generation(int compute_capability) {
     return compute_capability >= 80 ? Generation::ampere : Generation::volta;
 }
 
-/// Caps in GB/s a channel, by generation and by number of nodes (1, 2, more).
+/// Limits in GB/s per channel, by generation and by number of nodes (1, 2, more).
 using Caps = std::array<std::array<double, 3>, 4>;
 constexpr Caps ring_ll128_caps{{{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {73.4, 34.6, 73.4}}};
 constexpr Caps tree_ll128_caps{{{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}}};
@@ -79,7 +80,7 @@ const GraphSpeed& graph(const Machine& machine, Algorithm algorithm) {
     return machine.tree;
 }
 
-/// Does any node have the tree pattern "tree"? Forced where a node has one GPU.
+/// Whether a node has the tree pattern "tree". Forced where a node has one GPU.
 bool has_tree_pattern(const Communicator& comm) { return comm.ranks() < 2 * comm.nodes(); }
 
 bool allowed(const Communicator& comm, const Call& call, Algorithm algorithm, Protocol protocol) {
@@ -90,7 +91,7 @@ bool allowed(const Communicator& comm, const Call& call, Algorithm algorithm, Pr
     return contains(comm.settings.algorithms, algorithm) && contains(comm.settings.protocols, protocol);
 }
 
-/// Which combinations NCCL has kernels for (device/generate.py; enqueue.cc, updateCollCostTable).
+/// Whether NCCL has a kernel for a combination (device/generate.py; enqueue.cc, updateCollCostTable).
 bool has_kernel(const Call& call, Algorithm algorithm, Protocol protocol) {
     const bool scaled = call.operation == Operation::avg || call.operation == Operation::premulsum;
     switch (algorithm) {
@@ -117,7 +118,7 @@ bool has_kernel(const Call& call, Algorithm algorithm, Protocol protocol) {
     }
 }
 
-/// Which of them this communicator enables by itself.
+/// Whether this communicator enables a combination by default.
 bool available(const Communicator& comm, const Call& call, Algorithm algorithm, Protocol protocol) {
     if (!has_kernel(call, algorithm, protocol)) return false;
     switch (algorithm) {
@@ -133,7 +134,7 @@ bool available(const Communicator& comm, const Call& call, Algorithm algorithm, 
             return comm.machine && comm.machine->nvls && comm.settings.nvls_enabled &&
                    (algorithm == Algorithm::nvls) == (comm.nodes() == 1);
         default:
-            return false;  // CollNet is off unless asked for
+            return false;  // CollNet is off by default
     }
 }
 
@@ -239,7 +240,7 @@ std::uint64_t bytes_of(const Communicator& comm, const Call& call) {
 
 std::optional<double> modelled_time(const Communicator& comm, const Call& call, Algorithm algorithm, Protocol protocol,
                                     std::uint64_t bytes, int pipelined_calls) {
-    ensure(comm.machine.has_value(), "the cost model has a machine");
+    ensure(comm.machine.has_value(), "the cost model needs a machine");
     if (!available(comm, call, algorithm, protocol) || !allowed(comm, call, algorithm, protocol)) return std::nullopt;
     const bool asked_for_ll128 = comm.settings.protocols.contains(call.collective);
     if (protocol == Protocol::ll128 && !comm.machine->ll128 && !asked_for_ll128) return std::nullopt;
@@ -323,9 +324,10 @@ Choice choose(const Communicator& comm, const Call& call, Forced forced, int pip
         if (open.size() == 1) best = open.front();
         if (!best)
             throw UsageError(
-                fmt::format("NCCL's choice for {} needs the machine: give --algo and --proto, or --log with its "
-                            "'-> Algo' lines, or --machine",
-                            name(call.collective)));
+                fmt::format("NCCL's choice for {} needs the machine: expected {} and {}, {} with its '-> Algo' lines, "
+                            "or {}",
+                            name(call.collective), input_name("algo"), input_name("proto"), input_name("log"),
+                            input_name("machine")));
     }
     return {best->first, best->second, max_channels(comm, call, best->first, best->second, bytes)};
 }
@@ -333,7 +335,7 @@ Choice choose(const Communicator& comm, const Call& call, Forced forced, int pip
 std::vector<GroupedTask> prepare_group(const Communicator& comm, std::span<const Call> calls, Forced forced) {
     const auto traffic = [&](const Call& call) {
         return call.count * static_cast<std::uint64_t>(traits(call.format).bytes()) *
-               traffic_weight(call.collective, comm.ranks());
+               traffic_per_byte(call.collective, comm.ranks());
     };
     // include/comm.h, ncclTaskCollSorter: bins of traffic, four for each power of two, the largest first.
     const auto bin = [&](const Call& call) -> std::uint64_t {
@@ -377,7 +379,7 @@ std::vector<GroupedTask> prepare_group(const Communicator& comm, std::span<const
             for (; first < last; ++first) tasks.push_back({{calls[members[first]], choice}, members[first]});
         }
     }
-    // Ordinary kernels are scheduled before those of the switch.
+    // NVLS kernels are scheduled after all others.
     std::stable_sort(tasks.begin(), tasks.end(), [](const GroupedTask& a, const GroupedTask& b) {
         return is_nvls(a.task.choice.algorithm) < is_nvls(b.task.choice.algorithm);
     });

@@ -1,4 +1,4 @@
-// NCCL's own choice of algorithm, protocol and number of channels: its cost model.
+// NCCL's tuning: the algorithm, protocol and number of channels that its cost model chooses.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,21 +12,21 @@
 
 namespace samesum {
 
-/// Modelled time in us of `bytes` (count * element size, times ranks for reduce_scatter), or nothing where the
-/// combination is not available here. NCCL 2.28.9 graph/tuning.cc, ncclTopoTuneModel and ncclTopoGetAlgoTime.
+/// Modelled time in us of `bytes` (count * element size, times ranks for reduce_scatter), or std::nullopt
+/// where the combination is not available. NCCL 2.28.9 graph/tuning.cc, ncclTopoTuneModel and ncclTopoGetAlgoTime.
 [[nodiscard]] std::optional<double> modelled_time(const Communicator& comm, const Call& call, Algorithm algorithm,
                                                   Protocol protocol, std::uint64_t bytes, int pipelined_calls = 1);
 
-/// The most channels that a call of so many bytes may use (NCCL 2.28.9 enqueue.cc, topoGetAlgoInfo).
+/// The maximal number of channels for a call of `bytes` (NCCL 2.28.9 enqueue.cc, topoGetAlgoInfo).
 [[nodiscard]] int max_channels(const Communicator& comm, const Call& call, Algorithm algorithm, Protocol protocol,
                                std::uint64_t bytes);
 
 /// The cheapest allowed combination; ties go to the earlier one in NCCL's numbering.
-/// Without `comm.machine` a choice that is still open throws UsageError naming what has to be given.
+/// Without `comm.machine` an open choice throws UsageError that names the missing input.
 [[nodiscard]] Choice choose(const Communicator& comm, const Call& call, Forced forced = {}, int pipelined_calls = 1);
 
-/// The calls of one ncclGroupStart/End in NCCL's scheduling order, each with its choice: calls of like size are
-/// aggregated and share one (NCCL 2.28.9 enqueue.cc, ncclPrepareTasks). A lone call is a group of one.
+/// The calls of one ncclGroupStart/End in NCCL's scheduling order, each with its choice: calls of similar size are
+/// aggregated and share one choice (NCCL 2.28.9 enqueue.cc, ncclPrepareTasks). A lone call is a group of one.
 struct GroupedTask {
     Task task;
     std::size_t index = 0;  ///< place in program order

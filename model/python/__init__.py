@@ -1,10 +1,10 @@
-# The package samesum: what its parts are, and its names, which are fetched when they are first used.
+# The package samesum: its overview, and its names, which are imported when they are first used.
 # SPDX-License-Identifier: Apache-2.0
 """samesum: which order GPU collectives add in, and what that does to the bits.
 
 Floating-point addition is not associative: another order gives other bits. This package predicts the order in which
-NCCL makes each element of a call, evaluates orders on your tensors, and says of two results that differ whether another
-order, another rounding or a defect is behind it. No GPU is needed, and values are never compared, only bits::
+NCCL adds each element of a call, evaluates orders on your tensors, and decides about two results that differ: another
+order, another rounding, or a defect. No GPU is needed, and values are never compared, only bits::
 
     import numpy as np
     import samesum
@@ -15,7 +15,7 @@ order, another rounding or a defect is behind it. No GPU is needed, and values a
     print(to_0[0].tree, to_1[0].tree)                # (((1 2) 3) 0) (((2 3) 0) 1)
     print(samesum.diff(to_0, to_1).changed)          # 4096
 
-    # What does that make of these partials, one row a rank? Could a test on them fail at all?
+    # Which bits do these orders give on these partials, one row a rank? Could a test on them fail at all?
     partials = np.random.default_rng(7).standard_normal((4, 4096)).astype(np.float16)
     samesum.assert_order_visible(partials)
     a, b = samesum.evaluate(to_0, partials), samesum.evaluate(to_1, partials)
@@ -30,8 +30,8 @@ Tensors: whatever NumPy or DLPack can read. bfloat16 and float8 are bit patterns
 arrays of ml_dtypes, or torch tensors; a plain list of numbers is values, rounded once to `dtype`. Results are bit
 patterns, unsigned integers: `.view(np.float16)` are the values.
 
-Errors: ValueError, in one line, for wrong input; Inconclusive where a question is fair but has no answer here, such as
-the order inside an NVLink switch. samesum.torch runs the combines themselves on GPUs.
+Errors: ValueError, in one line, for wrong input; Inconclusive where the input is right but the answer cannot be known,
+such as the order inside an NVLink switch. samesum.torch runs the combines themselves on GPUs.
 """
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ __all__ = ["Change", "Diff", "Evidence", "Explanation", "Inconclusive", "NonVacu
 
 
 class Inconclusive(RuntimeError):
-    """The question is fair but cannot be answered here; the message says why."""
+    """The input is right, but the answer cannot be known here; the message says why."""
 
 
 def __getattr__(name: str):
-    # Not imported above, so that samesum.torch runs where the compiled module or NumPy is missing.
+    # Imported late, so that samesum.torch runs where the compiled module or NumPy is missing.
     if name in __all__:
         from . import model
 

@@ -1,18 +1,17 @@
-# The model in Python: orders predicted, evaluated on arrays, and told from defects. Bits throughout, never values.
+# The model in Python: predicts orders, evaluates them on arrays, and tells them from defects. It compares bits, never
+# values.
 # SPDX-License-Identifier: Apache-2.0
 #
-# The thinking is C++'s (samesum._model), the same that answers `samesum order` and `samesum sum`; here keywords become
-# its flags and arrays become bit patterns.
+# The model itself is C++ (samesum._model), the same code as behind `samesum order` and `samesum sum`; here keywords
+# become a description of a call, and arrays become bit patterns.
 from __future__ import annotations
 
 import ast
-import re
+import operator
 import sys
-import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -38,7 +37,7 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def _own_dtype(array: np.ndarray) -> Optional[str]:
-    """The float format that the array's type says; None for integers, which may be patterns of any."""
+    """The float format of the array's type; None for integers, which may be patterns of any format."""
     name = array.dtype.name
     if name in _NATIVE:
         return name
@@ -47,17 +46,17 @@ def _own_dtype(array: np.ndarray) -> Optional[str]:
     try:
         return _dtype_name(name)
     except ValueError:
-        raise ValueError(f"an array of {name}: no format that NCCL adds in") from None
+        raise ValueError(f"an array of {name}: not a format that NCCL adds in") from None
 
 
 def _as_numpy(array: Any) -> Tuple[np.ndarray, Optional[str]]:
-    """The array on the CPU, and the format that its type says."""
+    """The array on the CPU, and the format of its type."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
         tensor = array.detach().cpu().contiguous()
         name = str(tensor.dtype)[len("torch."):]
         if tensor.is_complex() or tensor.dtype == torch.bool:
-            raise ValueError(f"a tensor of {name}: no format that NCCL adds in")
+            raise ValueError(f"a tensor of {name}: not a format that NCCL adds in")
         patterns = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
         found = tensor.view(patterns).numpy().view(_PATTERNS[tensor.element_size()])
         return found, _dtype_name(name) if tensor.dtype.is_floating_point else None
@@ -75,7 +74,7 @@ def _holds_arrays(values: Any) -> bool:
 
 
 def _patterns(what: str, array: Any, dtype: Any = None) -> Tuple[np.ndarray, Optional[str]]:
-    """Contiguous bit patterns of any shape, and the name of their format; None where nobody named it."""
+    """Contiguous bit patterns of any shape, and the name of their format; None where it is not named."""
     wanted = None if dtype is None else _dtype_name(dtype)
     if _holds_arrays(array):
         each = [_patterns(f"{what}[{i}]", one, dtype) for i, one in enumerate(array)]
@@ -90,12 +89,12 @@ def _patterns(what: str, array: Any, dtype: Any = None) -> Tuple[np.ndarray, Opt
         return bits(array, wanted), wanted
     found, own = _as_numpy(array)
     if own and wanted and own != wanted:
-        raise ValueError(f"{what} is {own}; dtype={wanted!r} says otherwise")
+        raise ValueError(f"{what} is {own}; not dtype={wanted!r}")
     name = own or wanted
     if name is not None:
         bytes_wanted = _model.dtype(name)[1]
         if found.itemsize != bytes_wanted:
-            raise ValueError(f"{what} is {found.dtype.name}; {name}'s bit patterns would be "
+            raise ValueError(f"{what} is {found.dtype.name}; expected {name}'s bit patterns in "
                              f"{_PATTERNS[bytes_wanted].__name__}")
     return np.asarray(found, order="C").view(_PATTERNS[found.itemsize]), name
 
@@ -104,9 +103,10 @@ def _partials(partials: Any, dtype: Any) -> Tuple[np.ndarray, str]:
     """[ranks, ...] patterns and the name of their format."""
     found, name = _patterns("partials", partials, dtype)
     if name is None:
-        raise ValueError(f"partials are {found.dtype.name}, bit patterns of which format? dtype= would name it")
+        raise ValueError(f"partials are {found.dtype.name}, which may be bit patterns of several formats: expected "
+                         "dtype=")
     if found.ndim == 0 or found.shape[0] == 0:
-        raise ValueError(f"partials have shape {list(found.shape)}; [ranks, elements] would be right")
+        raise ValueError(f"partials have shape {list(found.shape)}; expected [ranks, elements]")
     return found, name
 
 
@@ -138,7 +138,7 @@ def _order_text(order: Order) -> str:
         return str(int(order))
     if isinstance(order, (tuple, list)) and len(order) == 2:
         return f"({_order_text(order[0])} {_order_text(order[1])})"
-    raise ValueError(f"order {order!r}: text like '((0 1) 2)' or nested pairs like ((0, 1), 2) would be right")
+    raise ValueError(f"order {order!r}: expected text like '((0 1) 2)' or nested pairs like ((0, 1), 2)")
 
 
 def _nested(tree: str) -> Union[int, tuple]:
@@ -146,7 +146,7 @@ def _nested(tree: str) -> Union[int, tuple]:
 
 
 def same_order(a: Order, b: Order) -> bool:
-    """Do two trees add alike? Equal up to swapping operands: addition commutes, bit for bit."""
+    """Are two trees the same order: equal up to swapping operands? Addition commutes, bit for bit."""
     return _model.same_order(_order_text(a), _order_text(b))
 
 
@@ -156,7 +156,7 @@ class Segment(NamedTuple):
     begin: int
     end: int
     tree: Optional[str]
-    """ "((0 1) 2)": (x0 + x1) + x2 over the ranks' values. None where the order cannot be observed."""
+    """ "((0 1) 2)": (x0 + x1) + x2 over the ranks' values. None where the order is not observable."""
     nested: Union[None, int, tuple]
     """The same as nested pairs: ((0, 1), 2)."""
     channel: int
@@ -174,7 +174,7 @@ class Prediction(Sequence[Segment]):
 
     def segments(self, begin: int = 0, end: Optional[int] = None, limit: Optional[int] = None) -> List[Segment]:
         """The segments of elements [begin, end), at most `limit` of them; neighbours of one order and channel are
-        one."""
+        joined."""
         end = self.elements if end is None else end
         if not 0 <= begin <= end <= self.elements:
             raise ValueError(f"elements {begin} to {end}: the call has {self.elements}")
@@ -197,7 +197,7 @@ class Prediction(Sequence[Segment]):
         return iter(self._all())
 
     def tree(self, element: int) -> str:
-        """The order of one element. Raises Inconclusive, with the reason, where it cannot be observed."""
+        """The order of one element. Raises Inconclusive, with the reason, where it is not observable."""
         if not 0 <= element < self.elements:
             raise ValueError(f"element {element}: the call has {self.elements}")
         _, trees = self._planned.rows(element, element + 1, 1)
@@ -207,7 +207,7 @@ class Prediction(Sequence[Segment]):
 
     @property
     def trees(self) -> List[Optional[str]]:
-        """The distinct orders, up to swapping operands, as they are met."""
+        """The distinct orders, up to swapping operands, by first element."""
         return [tree for tree, _ in self._planned.rows(0, self.elements, sys.maxsize)[1]]
 
     @property
@@ -238,8 +238,8 @@ class Prediction(Sequence[Segment]):
 
     @property
     def assumptions(self) -> List[str]:
-        """What was taken as given, each with what would check it."""
-        return [_in_keywords(assumption) for assumption in self._planned.assumptions]
+        """The assumptions behind the prediction, each with a way to verify it."""
+        return self._planned.assumptions
 
     def __repr__(self) -> str:
         return f"<Prediction: {self.call}>"
@@ -254,80 +254,59 @@ class Prediction(Sequence[Segment]):
         return "\n".join(lines)
 
 
-def _rings_text(rings: Union[str, Sequence[Sequence[int]]]) -> str:
-    return rings if isinstance(rings, str) else ";".join(",".join(str(rank) for rank in ring) for ring in rings)
+def _number(what: str, value: Any) -> int:
+    """A whole number that C++ can hold; text counts as the number that it spells."""
+    try:
+        number = int(value) if isinstance(value, str) else operator.index(value)
+    except (TypeError, ValueError):
+        number = 2**31
+    if not -2**31 <= number < 2**31:
+        raise ValueError(f"{what} {value!r}: expected a whole number")
+    return number
 
 
-def _in_keywords(message: str) -> str:
-    """What the command line says of its flags, said of predict()'s keywords."""
-    others = {"algo": "algorithm", "proto": "protocol", "env": "environment"}
-    return re.sub(r"--([a-z][a-z0-9-]*)", lambda flag: others.get(flag[1], flag[1].replace("-", "_")),
-                  message.replace("; see --help", ""))
+def _number_or_none(what: str, value: Any) -> Optional[int]:
+    return None if value is None else _number(what, value)
 
 
-class _Flags:
-    """Keywords as the flags of the command line, and its complaints in the words of the keywords."""
+def _described(
+        *, ranks: Optional[int] = None, ranks_per_node: Optional[int] = None,
+        rings: Union[None, str, Sequence[Sequence[int]]] = None, channels: Optional[int] = None,
+        nccl_version: Optional[str] = None, machine: Optional[str] = None,
+        environment: Union[None, str, Path, Mapping[str, Any]] = None, log: Union[None, str, Path] = None,
+        communicator: Optional[str] = None, sm: Optional[int] = None, graph: Union[None, str, Path] = None,
+        algorithm: Optional[str] = None, protocol: Optional[str] = None) -> "_model.CallDescription":
+    """What the keywords say about a communicator."""
+    description = _model.CallDescription()
+    numbers = dict(ranks=ranks, ranks_per_node=ranks_per_node, channels=channels, sm=sm)
+    words = dict(nccl_version=nccl_version, machine=machine, communicator=communicator, graph=graph,
+                 algorithm=algorithm, protocol=protocol)
+    _fill(description, **{key: _number_or_none(key, value) for key, value in numbers.items()},
+          **{key: _text(value) for key, value in words.items()})
+    if isinstance(rings, str):
+        description.rings_text = rings
+    elif rings is not None:
+        description.rings = [[_number("rings", rank) for rank in ring] for ring in rings]
+    if isinstance(environment, Mapping):
+        description.environment = {str(key): str(value) for key, value in environment.items()}
+    else:
+        _fill(description, environment_file=_text(environment))
+    if isinstance(log, str) and "\n" in log:
+        description.log_text = log
+    else:
+        _fill(description, log_file=_text(log))
+    return description
 
-    def __init__(self) -> None:
-        self.flags: List[str] = []
-        self._files: Dict[str, str] = {}
-        self._folder: Optional[tempfile.TemporaryDirectory] = None
 
-    def __enter__(self) -> "_Flags":
-        return self
+def _text(value: Any) -> Optional[str]:
+    return None if value is None else str(value)
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
-        if isinstance(error, ValueError):
-            raise ValueError(self._plain(str(error))) from None
 
-    def _plain(self, message: str) -> str:
-        for path, what in self._files.items():
-            message = message.replace(path, what)
-        return _in_keywords(message)
-
-    def add(self, flag: str, value: Any) -> None:
-        if value is True:
-            self.flags.append(f"--{flag}")
-        elif value is not None and value is not False:
-            self.flags.append(f"--{flag}={value}")
-
-    def add_text(self, flag: str, what: str, text: str) -> None:
-        """A flag that names a file, for what the caller has as text."""
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="samesum-")
-        file = Path(self._folder.name, flag)
-        file.write_text(text)
-        self._files[str(file)] = what
-        self.add(flag, file)
-
-    def add_communicator(
-            self, *, ranks: Optional[int] = None, ranks_per_node: Optional[int] = None,
-            rings: Union[None, str, Sequence[Sequence[int]]] = None, channels: Optional[int] = None,
-            nccl_version: Optional[str] = None, machine: Optional[str] = None,
-            environment: Union[None, str, Path, Mapping[str, Any]] = None, log: Union[None, str, Path] = None,
-            communicator: Optional[str] = None, sm: Optional[int] = None, graph: Union[None, str, Path] = None,
-            algorithm: Optional[str] = None, protocol: Optional[str] = None) -> None:
-        self.add("ranks", ranks)
-        self.add("ranks-per-node", ranks_per_node)
-        self.add("rings", None if rings is None else _rings_text(rings))
-        self.add("channels", channels)
-        self.add("nccl-version", nccl_version)
-        self.add("machine", machine)
-        self.add("communicator", communicator)
-        self.add("sm", sm)
-        self.add("graph", graph)
-        self.add("algo", algorithm)
-        self.add("proto", protocol)
-        if isinstance(environment, Mapping):
-            self.add_text("env", "environment", "".join(f"{key}={value}\n" for key, value in environment.items()))
-        else:
-            self.add("env", environment)
-        if isinstance(log, str) and "\n" in log:
-            self.add_text("log", "log", log)
-        else:
-            self.add("log", log)
+def _fill(description: "_model.CallDescription", **keywords: Any) -> None:
+    """Sets what is given."""
+    for key, value in keywords.items():
+        if value is not None:
+            setattr(description, key, value)
 
 
 def predict(collective: str, *, count: Union[int, str], dtype: Any = "float32", root: Optional[int] = None,
@@ -348,25 +327,18 @@ def predict(collective: str, *, count: Union[int, str], dtype: Any = "float32", 
     environment (a dict or file of NCCL_* settings); machine (speeds for NCCL's choice); algorithm ("ring", "tree",
     "pat") and protocol ("ll", "ll128", "simple") where they are known.
 
-    Nothing is assumed silently: ValueError names what would have to be given. Answers `samesum order show`.
+    Nothing is assumed silently: ValueError names the keyword that is missing. Same as `samesum order show`.
     """
-    with _Flags() as flags:
-        flags.add_communicator(**communicator)
-        flags.add("collective", collective)
-        flags.add("count", count)
-        flags.add("dtype", _dtype_name(dtype))
-        flags.add("root", root)
-        flags.add("op", op)
-        flags.add("in-place", in_place)
-        flags.add("registered", registered)
-        flags.add("symmetric", symmetric)
-        flags.add("blocks", blocks)
-        return Prediction(_model.PlannedCall(flags.flags))
+    description = _described(**communicator)
+    _fill(description, collective=str(collective), count=str(count), dtype=_dtype_name(dtype),
+          root=_number_or_none("root", root), op=str(op), in_place=bool(in_place), registered=bool(registered),
+          symmetric=_text(symmetric), blocks=_number_or_none("blocks", blocks))
+    return Prediction(_model.PlannedCall(description))
 
 
 class Change(NamedTuple):
     """Elements [begin, end) of the first call, whose order `old` the second call replaces by `new`; None where an order
-    cannot be observed."""
+    is not observable."""
 
     begin: int
     end: int
@@ -376,7 +348,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Diff:
-    """What diff() found; `changes` are the first of `ranges`."""
+    """The answer of diff(); `changes` are the first of `ranges`."""
 
     compared: int
     changed: int
@@ -399,11 +371,11 @@ def diff(before: Prediction, after: Prediction, *, offset: int = 0, limit: Optio
     """Exactly which elements change their order between two calls, with the old and the new tree.
 
     Element i of `before` is compared with element i + offset of `after` (of each rank's block, for reduce_scatter), as
-    far as both go. limit: most changes to list. What cannot be observed is never called unchanged.
+    far as both go. limit: maximum number of changes to list. An order that is not observable is never called
+    unchanged.
     """
-    with _Flags():
-        compared, changed, ranges, rows, trees = _model.diff(before._planned, after._planned, offset,
-                                                            sys.maxsize if limit is None else limit)
+    compared, changed, ranges, rows, trees = _model.diff(before._planned, after._planned, offset,
+                                                         sys.maxsize if limit is None else limit)
     return Diff(compared, changed, ranges, [Change(begin, end, trees[old][0], trees[new][0])
                                             for begin, end, old, new in rows])
 
@@ -420,21 +392,20 @@ def evaluate(order: Union[Order, Prediction], partials: Any, *, dtype: Any = Non
     op: "sum", "prod", "min", "max", "avg"; of a call the call's own.
     threads: 0 for as many as the machine runs at once. The GIL is released.
 
-    Raises Inconclusive where a call's order cannot be observed.
+    Raises Inconclusive where a call's order is not observable.
     """
     given, name = _partials(partials, dtype)
     flat = _flat(given)
     result = np.empty(flat.shape[1], flat.dtype)
-    with _Flags():
-        if isinstance(order, Prediction):
-            if name != order.dtype:
-                raise ValueError(f"partials are {name}; the call adds {order.dtype}")
-            if flat.shape != (order.ranks, order.elements):
-                raise ValueError(f"partials are {flat.shape[0]} ranks of {flat.shape[1]} elements; the call has "
-                                 f"{order.ranks} of {order.elements}")
-            _model.evaluate_call(order._planned, flat, result, threads)
-        else:
-            _model.evaluate_order(name, rounding, op, _order_text(order), flat, result, threads)
+    if isinstance(order, Prediction):
+        if name != order.dtype:
+            raise ValueError(f"partials are {name}; the call adds {order.dtype}")
+        if flat.shape != (order.ranks, order.elements):
+            raise ValueError(f"partials are {flat.shape[0]} ranks of {flat.shape[1]} elements; the call has "
+                             f"{order.ranks} of {order.elements}")
+        _model.evaluate_call(order._planned, flat, result, threads)
+    else:
+        _model.evaluate_order(name, rounding, op, _order_text(order), flat, result, threads)
     return result.reshape(given.shape[1:])
 
 
@@ -450,16 +421,16 @@ def combine(scheme: str, partials: Any, *, sizes: Optional[Sequence[int]] = None
     partials: [ranks, rows, hidden]. Returns bit patterns [rows, hidden].
     sizes: rows of each rank, which owns them consecutively; None: rows / ranks each.
     root: of fixed_root and reduce_broadcast. accumulation: of the ordered schemes, "per_hop" or "fp32_once".
-    by_node: of the ordered schemes, add within nodes of so many ranks first; 0: one sum over all.
+    by_node: of the ordered schemes, add within nodes of this many ranks first; 0: one sum over all.
     communicator: predict()'s keywords, for the schemes whose order is NCCL's.
     """
     given, name = _partials(partials, dtype)
     if given.ndim != 3:
-        raise ValueError(f"partials have shape {list(given.shape)}; [ranks, rows, hidden] would be right")
+        raise ValueError(f"partials have shape {list(given.shape)}; expected [ranks, rows, hidden]")
     ranks, rows, hidden = given.shape
     if sizes is None:
         if rows % ranks:
-            raise ValueError(f"{rows} rows do not divide among {ranks} ranks; sizes= would say who owns which")
+            raise ValueError(f"{rows} rows do not divide among {ranks} ranks; expected sizes=, the rows of each rank")
         sizes = [rows // ranks] * ranks
     owned = [int(size) for size in sizes]
     if min(owned, default=0) < 0 or sum(owned) != rows:
@@ -467,26 +438,24 @@ def combine(scheme: str, partials: Any, *, sizes: Optional[Sequence[int]] = None
     if "ranks" in communicator:
         raise ValueError("ranks: partials say how many there are")
     if accumulation != "per_hop" and scheme not in _ORDERED:
-        raise ValueError(f"accumulation {accumulation!r} is of {', '.join(_ORDERED)}; {scheme} takes per_hop")
+        raise ValueError(f"accumulation {accumulation!r} goes with {', '.join(_ORDERED)}; {scheme} takes per_hop")
     if by_node and scheme not in _ORDERED:
-        raise ValueError(f"by_node {by_node} is of {', '.join(_ORDERED)}; {scheme} knows no nodes")
+        raise ValueError(f"by_node {by_node} goes with {', '.join(_ORDERED)}, not with {scheme}")
     if root and scheme not in ("fixed_root", "reduce_broadcast"):
-        raise ValueError(f"root {root} is of fixed_root and reduce_broadcast; {scheme} has none")
+        raise ValueError(f"root {root} goes with fixed_root and reduce_broadcast; {scheme} has none")
     if not 0 <= root < ranks:
-        raise ValueError(f"root {root} is no rank; 0 to {ranks - 1}")
-    # These add by their own hand, whatever NCCL's rings are.
+        raise ValueError(f"root {root} is not a rank: expected 0 to {ranks - 1}")
+    # Summed by samesum, not NCCL: NCCL's rings do not matter.
     if scheme in (*_ORDERED, "exact") and not communicator:
         communicator = {"ranks_per_node": 1}
     result = np.empty(rows * hidden, given.dtype)
-    with _Flags() as flags:
-        flags.add_communicator(**({} if "log" in communicator or "rings" in communicator else {"ranks": ranks}),
-                               **communicator)
-        _model.combine(flags.flags, scheme, owned, hidden, name, root, accumulation, by_node, _flat(given), result,
-                       threads)
+    description = _described(**({} if "log" in communicator or "rings" in communicator else {"ranks": ranks}),
+                             **communicator)
+    _model.combine(description, scheme, owned, hidden, name, root, accumulation, by_node, _flat(given), result, threads)
     return result.reshape(rows, hidden)
 
 
-# --- Can a test see the order? ---
+# --- Can a test reveal the order? ---
 
 
 def _mask(partials: Any, dtype: Any, before: Optional[Order], after: Optional[Order], rounding: str, shape: str,
@@ -494,10 +463,10 @@ def _mask(partials: Any, dtype: Any, before: Optional[Order], after: Optional[Or
     """1, 0, or 2 for not known."""
     given, name = _partials(partials, dtype)
     if (before is None) != (after is None):
-        raise ValueError("before and after go together: two orders to tell apart, or neither for all of them")
+        raise ValueError("before and after go together: expected two orders, or neither for all orders")
     if before is not None and after is not None:
-        ways = [evaluate(order, given, dtype=name, rounding=rounding) for order in (before, after)]
-        return (ways[0] != ways[1]).astype(np.uint8)
+        sums = [evaluate(order, given, dtype=name, rounding=rounding) for order in (before, after)]
+        return (sums[0] != sums[1]).astype(np.uint8)
     flat = _flat(given)
     answers = np.empty(flat.shape[1], np.uint8)
     _model.order_mask(name, rounding, shape, seconds, flat, answers)
@@ -516,7 +485,7 @@ def mask(partials: Any, *, dtype: Any = None, before: Optional[Order] = None, af
 
 @dataclass(frozen=True)
 class NonVacuity:
-    """How far a test on given partials means anything: of `elements`, `able` can reveal an order, and `unknown` may."""
+    """How much of a test on given partials can fail: of `elements`, `able` can reveal an order, and `unknown` may."""
 
     elements: int
     able: int
@@ -533,10 +502,10 @@ class NonVacuity:
 
 def non_vacuity(partials: Any, *, dtype: Any = None, before: Optional[Order] = None, after: Optional[Order] = None,
                 rounding: str = "per_hop", shape: str = "any", seconds: float = 10) -> NonVacuity:
-    """The share of elements that mask() finds able to reveal an order. Answers `samesum sum mask`."""
+    """The share of elements that mask() finds able to reveal an order. Same as `samesum sum mask`."""
     answers = _mask(partials, dtype, before, after, rounding, shape, seconds)
     if answers.size == 0:
-        raise ValueError("partials hold no element: a test on nothing shows nothing")
+        raise ValueError("partials hold no element: expected at least one")
     return NonVacuity(answers.size, int((answers == 1).sum()), int((answers == 2).sum()))
 
 
@@ -546,13 +515,13 @@ def assert_order_visible(partials: Any, *, least: float = 0.10, dtype: Any = Non
     """For tests: AssertionError where fewer than the share `least` of the elements can reveal an order, so that the
     test could hardly fail; Inconclusive where that is not known."""
     if not 0 <= least <= 1:
-        raise ValueError(f"least {least}: a share from 0 to 1")
+        raise ValueError(f"least {least}: expected a share from 0 to 1")
     found = non_vacuity(partials, dtype=dtype, before=before, after=after, rounding=rounding, shape=shape,
                         seconds=seconds)
     if found.share >= least:
         return
     if (found.able + found.unknown) / found.elements >= least:
-        raise Inconclusive(f"not known whether the data can show an order: {found}; {100 * least:.2f} % would do")
+        raise Inconclusive(f"not known whether the data can show an order: {found}; expected {100 * least:.2f} %")
     raise AssertionError(f"vacuous: {found}; below {100 * least:.2f} % a test on this data can hardly fail")
 
 
@@ -568,14 +537,14 @@ def _hex(dtype: Optional[str], pattern: Any) -> str:
 
 def assert_same_bits(a: Any, b: Any, *, dtype: Any = None, partials: Any = None) -> None:
     """For tests: AssertionError unless two arrays are the same, bit for bit. NaNs with equal patterns are equal, +0 and
-    -0 are not. With the `partials` [ranks, ...] that were added, the message says what kind of difference it is."""
+    -0 are not. With the `partials` [ranks, ...] that were added, the message names the kind of difference."""
     (first, first_name), (second, second_name) = _patterns("a", a, dtype), _patterns("b", b, dtype)
     if first.shape != second.shape:
         raise AssertionError(f"a has shape {list(first.shape)}, b {list(second.shape)}")
     if first.dtype != second.dtype or (first_name and second_name and first_name != second_name):
         raise AssertionError(f"a is {first_name or first.dtype.name}, b is {second_name or second.dtype.name}")
     if first.size == 0:
-        raise ValueError("a and b hold no element: comparing nothing shows nothing")
+        raise ValueError("a and b hold no element: expected at least one")
     different = np.flatnonzero(first.reshape(-1) != second.reshape(-1))
     if different.size == 0:
         return
@@ -590,16 +559,16 @@ def assert_same_bits(a: Any, b: Any, *, dtype: Any = None, partials: Any = None)
         try:
             lines.append(str(explain_difference(first, second, partials=partials, dtype=name)))
         except Inconclusive as reason:
-            lines.append(f"what kind of difference is not known: {reason}")
+            lines.append(f"the kind of difference is not known: {reason}")
     raise AssertionError("\n".join(lines))
 
 
-# --- What is behind a difference? ---
+# --- Order change or defect? ---
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One element, and for each result the tree and rounding that make it; a tree of None: none does."""
+    """One element, and for each result a tree and a rounding that give it; a tree of None: none does."""
 
     element: int
     """Index into the flattened results."""
@@ -611,15 +580,15 @@ class Evidence:
     tree_b: Optional[str]
     rounding_b: Optional[str]
     nearest: Tuple[str, ...] = ()
-    """Of a defect: the nearest results that some order gives."""
+    """For a defect: the nearest results that some order gives."""
     defect_in: Tuple[str, ...] = ()
-    """Of a defect: which of "a" and "b" no order makes."""
+    """For a defect: which of "a" and "b" no order gives."""
 
     def __str__(self) -> str:
         def side(which: str, shown: str, tree: Optional[str], rounding: Optional[str]) -> str:
             if which in self.defect_in:
-                near = f"; the nearest that one gives: {', '.join(self.nearest)}" if self.nearest else ""
-                return f"{which} {shown}: no order makes it{near}"
+                near = f"; the nearest that some order gives: {', '.join(self.nearest)}" if self.nearest else ""
+                return f"{which} {shown}: no order gives it{near}"
             return f"{which} {shown} by {tree}, {rounding}" if tree else f"{which} {shown}"
 
         return (f"element {self.element}: {side('a', self.a, self.tree_a, self.rounding_a)}; "
@@ -631,17 +600,17 @@ class Explanation:
     """Why two results differ.
 
     kind: "same": they do not. "order change": one rounding, other orders. "rounding model": orders alone do not explain
-    it, a sum that is rounded elsewhere does. "defect": no order and no rounding makes one of the results.
+    it, a sum that is rounded elsewhere does. "defect": no order and no rounding gives one of the results.
     """
 
     kind: str
     elements: int
     differing: int
     rounding_a: Optional[str] = None
-    """The rounding that makes all of a; None where it takes several, or nothing does."""
+    """The rounding that gives all of a; None where it takes several, or none does."""
     rounding_b: Optional[str] = None
     order_a: Optional[str] = None
-    """The one tree that makes all of a, where there is one."""
+    """The one tree that gives all of a, where there is one."""
     order_b: Optional[str] = None
     evidence: Tuple[Evidence, ...] = ()
 
@@ -655,135 +624,16 @@ class Explanation:
         return "\n".join([*lines, *(f"  {each}" for each in self.evidence)])
 
 
-class _Side:
-    """One of the two results, at the elements that differ, and what makes them as far as known."""
-
-    def __init__(self, whole: np.ndarray, patterns: np.ndarray, roundings: Sequence[str]) -> None:
-        self.whole, self.patterns = whole, patterns
-        self.made = {rounding: np.full(patterns.size, -1, np.int32) for rounding in roundings}
-        """For each rounding and element the number of a tree that makes it; -1: none yet."""
-        self.single: List[Tuple[str, int]] = []
-        """Roundings and trees each of which makes the whole of it, also where the two results are equal."""
-
-    def rounding(self) -> Optional[str]:
-        """One that makes all of it, each element by some tree."""
-        return next((rounding for rounding, trees in self.made.items() if (trees >= 0).all()), None)
-
-    def at(self, i: int) -> Tuple[Optional[str], int]:
-        """Rounding and tree of one element: those of the whole side where there are such."""
-        if self.single:
-            return self.single[0]
-        whole = self.rounding()
-        for rounding in [whole] if whole else self.made:
-            if self.made[rounding][i] >= 0:
-                return rounding, int(self.made[rounding][i])
-        return None, -1
-
-
-class _Search:
-    """For the orders behind two results that differ: first the usual ones, then all."""
-
-    def __init__(self, name: str, partials: np.ndarray, results: Sequence[np.ndarray]) -> None:
-        self.name, self.partials = name, partials
-        self.different = np.flatnonzero(results[0] != results[1])
-        self.columns = np.ascontiguousarray(partials[:, self.different])
-        _, width, is_float = _model.dtype(name)
-        self.roundings = ["per_hop"] + ["fp32_once"] * (is_float and width < 4) + ["exact"] * is_float
-        self.sides = [_Side(whole, whole[self.different], self.roundings) for whole in results]
-        self.trees: List[str] = []
-
-    def try_trees(self, trees: Sequence[str]) -> None:
-        self.trees += trees
-        for rounding in self.roundings:
-            # An exact sum has no order.
-            for number, tree in enumerate(self.trees[:1] if rounding == "exact" else self.trees):
-                sums = evaluate(tree, self.columns, dtype=self.name, rounding=rounding)
-                for side in self.sides:
-                    hits = sums == side.patterns
-                    side.made[rounding][hits & (side.made[rounding] < 0)] = number
-                    if hits.all() and (evaluate(tree, self.partials, dtype=self.name, rounding=rounding)
-                                       == side.whole).all():
-                        side.single.append((rounding, number))
-
-    def answer(self) -> Optional[Explanation]:
-        """The simplest explanation of what is known so far, if there is one."""
-        a, b = self.sides
-        # One order for all of a and one for all of b; of several such pairs one of the same rounding, then of the same
-        # tree.
-        pairs = [(one, other) for one in a.single for other in b.single]
-        if pairs:
-            one, other = min(pairs, key=lambda pair: (pair[0][0] != pair[1][0], pair[0][1] != pair[1][1]))
-            a.single, b.single = [one], [other]
-            return self.explained("order change" if one[0] == other[0] else "rounding model")
-        for rounding in self.roundings:
-            if all((side.made[rounding] >= 0).all() for side in self.sides):
-                for side in self.sides:
-                    side.made = {rounding: side.made[rounding]}
-                    side.single = [each for each in side.single if each[0] == rounding]
-                return self.explained("order change")
-        return self.explained("rounding model") if a.rounding() and b.rounding() else None
-
-    def try_all(self, seconds: float) -> Explanation:
-        """Element by element, among all orders, for what the usual ones do not make."""
-        deadline = time.monotonic() + seconds
-        undecided = ""
-        for i, element in enumerate(self.different):
-            leaves = [int(leaf) for leaf in self.columns[:, i]]
-            for which, side in zip("ab", self.sides):
-                near: List[int] = []
-                unreachable = 0
-                for rounding in self.roundings:
-                    if side.made[rounding][i] >= 0:
-                        continue
-                    left = deadline - time.monotonic()
-                    if left <= 0:
-                        raise Inconclusive(f"no defect among the first {i} of {self.different.size} elements that "
-                                           f"differ, and {seconds:g} seconds are over; more seconds or fewer elements "
-                                           "would tell")
-                    verdict, tree, _, below, above, why = _model.reach(self.name, rounding, leaves,
-                                                                       int(side.patterns[i]), "any", left)
-                    if tree is not None:
-                        side.made[rounding][i] = len(self.trees)
-                        self.trees.append(tree)
-                    unreachable += verdict == "unreachable"
-                    if verdict == "undecided":
-                        undecided = undecided or f"element {int(element)} of {which}: {why}"
-                    if rounding == "per_hop":
-                        near = [bits for bits in (below, above) if bits is not None]
-                if unreachable == len(self.roundings):
-                    nearest = tuple(_model.text(self.name, bits) for bits in near)
-                    return self.explained("defect", (self.evidence(i, nearest, (which,)),))
-        answer = self.answer()
-        if answer is None and undecided:
-            raise Inconclusive(f"neither an order nor a defect was found; {undecided}")
-        # Every element has its rounding, and no rounding makes all of a side: here it rounds one way, there another.
-        return answer or self.explained("rounding model")
-
-    def evidence(self, i: int, nearest: Tuple[str, ...] = (), defect_in: Tuple[str, ...] = ()) -> Evidence:
-        made = [side.at(i) for side in self.sides]
-        tree_a, tree_b = (None if rounding is None else self.trees[tree] for rounding, tree in made)
-        a, b = (_model.text(self.name, int(side.patterns[i])) for side in self.sides)
-        return Evidence(int(self.different[i]), a, b, tree_a, made[0][0], tree_b, made[1][0], nearest, defect_in)
-
-    def explained(self, kind: str, evidence: Optional[Tuple[Evidence, ...]] = None) -> Explanation:
-        if evidence is None:
-            evidence = tuple(self.evidence(i) for i in range(min(3, self.different.size)))
-        rounding_a, rounding_b = (side.single[0][0] if side.single else side.rounding() for side in self.sides)
-        order_a, order_b = (self.trees[side.single[0][1]] if side.single else None for side in self.sides)
-        return Explanation(kind, self.partials.shape[1], self.different.size, rounding_a, rounding_b, order_a, order_b,
-                           evidence)
-
-
 def explain_difference(a: Any, b: Any, *, partials: Any, dtype: Any = None,
                        orders: Sequence[Union[Order, Prediction]] = (), seconds: float = 60) -> Explanation:
-    """Says of two results of adding the same partials whether the order changed, the rounding, or one is a defect.
+    """Decides about two results of adding the same partials: the order changed, the rounding, or one is a defect.
 
     a, b: [...]; partials: [ranks, ...], the values that were added.
-    orders: to try first, beside every ring, rank order and the balanced tree; of a predicted call, all of its trees.
+    orders: to try first, before every ring, rank order and the balanced tree; of a predicted call, all of its trees.
     seconds: for the search through all orders of the elements that those do not explain.
 
-    Evidence that an order exists is not evidence that it was taken; that none exists is proof of a defect. Raises
-    Inconclusive where neither was found: too many ranks (more than 16 or so), or out of time.
+    That an order exists does not show that it was taken; that none exists proves a defect. Raises Inconclusive where
+    neither was found: too many ranks (more than about 16), or out of time.
     """
     (first, first_name), (second, second_name) = _patterns("a", a, dtype), _patterns("b", b, dtype)
     given, name = _partials(partials, dtype or first_name or second_name)
@@ -794,14 +644,18 @@ def explain_difference(a: Any, b: Any, *, partials: Any, dtype: Any = None,
             raise ValueError(f"{what} has shape {list(one.shape)}; partials {list(given.shape)} add up to "
                              f"{list(given.shape[1:])}")
     if first.size == 0:
-        raise ValueError("a and b hold no element: comparing nothing shows nothing")
-    search = _Search(name, _flat(given), (first.reshape(-1), second.reshape(-1)))
-    if search.different.size == 0:
-        return Explanation("same", first.size, 0)
-    ranks = given.shape[0]
+        raise ValueError("a and b hold no element: expected at least one")
     tried: List[str] = []
     for order in orders:
         tried += [tree for tree in order.trees if tree] if isinstance(order, Prediction) else [_order_text(order)]
-    tried += ["chain", *(f"ring:{rank}" for rank in range(ranks)), "reversed", "balanced"]
-    search.try_trees(list(dict.fromkeys(_model.tree(order, ranks) for order in tried)))
-    return search.answer() or search.try_all(seconds)
+    kind, differing, roundings, whole_orders, evidence = _model.explain_difference(
+        name, _flat(given), first.reshape(-1), second.reshape(-1), tried, seconds)
+    return Explanation(kind, first.size, differing, *roundings, *whole_orders,
+                       tuple(_evidence(*each) for each in evidence))
+
+
+def _evidence(element: int, results: Sequence[Tuple[str, Optional[str], Optional[str], bool]],
+              nearest: Sequence[str]) -> Evidence:
+    (a, tree_a, rounding_a, _), (b, tree_b, rounding_b, _) = results
+    defect_in = tuple(which for which, result in zip("ab", results) if result[3])
+    return Evidence(element, a, b, tree_a, rounding_a, tree_b, rounding_b, tuple(nearest), defect_in)

@@ -1,12 +1,13 @@
-// One layout, three pens. A node stands on the row of its lowest leaf, in the column of its height.
+// One layout for text and SVG. A node is in the row of its lowest leaf and the column of its height.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/sum/draw_tree.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <vector>
+
+#include "model/support/svg.hpp"
 
 namespace samesum {
 namespace {
@@ -48,23 +49,6 @@ Layout layout(const ReductionTree& tree) {
 std::string label_of(int rank, std::span<const std::string> labels) {
     return static_cast<std::size_t>(rank) < labels.size() ? labels[static_cast<std::size_t>(rank)]
                                                           : fmt::format("{}", rank);
-}
-
-std::string escaped(std::string_view text) {
-    std::string result;
-    for (const char c : text) {
-        if (c == '&')
-            result += "&amp;";
-        else if (c == '<')
-            result += "&lt;";
-        else if (c == '>')
-            result += "&gt;";
-        else if (c == '"')
-            result += "&quot;";
-        else
-            result += c;
-    }
-    return result;
 }
 
 }  // namespace
@@ -130,10 +114,6 @@ std::string draw_dot(const ReductionTree& tree, std::span<const std::string> lab
 
 std::string draw_svg(const Picture& picture, std::span<const std::string> labels) {
     constexpr int row_height = 24, column_width = 34, margin = 16, bar_width = 720;
-    // Colours that stay apart for colour-blind readers (Okabe and Ito, 2008).
-    constexpr std::array<std::string_view, 8> palette{"#0072B2", "#E69F00", "#009E73", "#CC79A7",
-                                                      "#56B4E9", "#D55E00", "#F0E442", "#999999"};
-    const auto colour = [&](std::size_t tree) { return palette[tree % palette.size()]; };
     std::string body;
     int width = 2 * margin + 9 * static_cast<int>(picture.title.size());
     int y = 40;
@@ -148,10 +128,10 @@ std::string draw_svg(const Picture& picture, std::span<const std::string> labels
             body += fmt::format(
                 "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"26\" fill=\"{}\"><title>elements {} to "
                 "{}: {}</title></rect>\n",
-                x, y, w, colour(stretch.tree), begin, stretch.end, escaped(label));
+                x, y, w, svg_colour(stretch.tree), begin, stretch.end, svg_escaped(label));
             if (w > 18)
                 body += fmt::format("<text class=\"on\" x=\"{:.2f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-                                    x + w / 2, y + 18, escaped(label));
+                                    x + w / 2, y + 18, svg_escaped(label));
             begin = stretch.end;
         }
         body += fmt::format("<text x=\"{}\" y=\"{}\">{}</text><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n",
@@ -168,10 +148,10 @@ std::string draw_svg(const Picture& picture, std::span<const std::string> labels
         const auto row_y = [&](int row) { return y + 14 + row * row_height; };
         body += fmt::format(
             "<rect x=\"{}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{}\" y=\"{}\">{}</text>\n",
-            margin, y + 3, colour(i), margin + 17, y + 14, escaped(picture.trees[i].label));
+            margin, y + 3, svg_colour(i), margin + 17, y + 14, svg_escaped(picture.trees[i].label));
         for (std::size_t row = 0; row < drawing.leaves.size(); ++row)
             body += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", left - 6,
-                                row_y(static_cast<int>(row)) + 5, escaped(label_of(drawing.leaves[row], labels)));
+                                row_y(static_cast<int>(row)) + 5, svg_escaped(label_of(drawing.leaves[row], labels)));
         for (const Joint& joint : drawing.joints)
             body += fmt::format("<path d=\"M{} {}H{}V{}M{} {}H{}\"/>\n", column_x(joint.upper_column),
                                 row_y(joint.upper), column_x(joint.column), row_y(joint.lower),
@@ -183,16 +163,12 @@ std::string draw_svg(const Picture& picture, std::span<const std::string> labels
         width = std::max(width, column_x(drawing.columns) + margin + 8);
         y = row_y(static_cast<int>(drawing.leaves.size())) + 14;
     }
-    return fmt::format(
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
-               "role=\"img\" "
-               "aria-label=\"{2}\">\n<title>{2}</title>\n<style>svg{{background:#fff}}text{{font:14px "
-               "ui-monospace,monospace;fill:#222}}text.on{{fill:#fff;paint-order:stroke;stroke:#0006;stroke-width:2px}}"
-               "path{{fill:none;stroke:#456;stroke-width:1.6}}circle{{fill:#fff;stroke:#456;stroke-width:1.6}}</"
-               "style>\n"
-               "<text x=\"{3}\" y=\"24\">{2}</text>\n",
-               width, y, escaped(picture.title), margin) +
-           body + "</svg>\n";
+    body.insert(0, fmt::format("<text x=\"{}\" y=\"24\">{}</text>\n", margin, svg_escaped(picture.title)));
+    return svg_document(width, y, picture.title,
+                        "svg{background:#fff}text{font:14px ui-monospace,monospace;fill:#222}text.on{fill:#fff;"
+                        "paint-order:stroke;stroke:#0006;stroke-width:2px}path{fill:none;stroke:#456;stroke-width:1.6}"
+                        "circle{fill:#fff;stroke:#456;stroke-width:1.6}",
+                        body);
 }
 
 }  // namespace samesum

@@ -25,7 +25,7 @@ namespace samesum {
 /// A digraph for Graphviz.
 [[nodiscard]] std::string draw_dot(const ReductionTree& tree, std::span<const std::string> labels = {});
 
-/// What draw_svg shows: a title, the buffer as a bar of coloured stretches, and the trees.
+/// What draw_svg shows: a title, the buffer as a bar of coloured ranges, and the trees.
 struct Picture {
     struct Tree {
         std::string label;
@@ -43,7 +43,7 @@ struct Picture {
 /// One self-contained SVG picture, readable in light and dark, with a title for screen readers.
 [[nodiscard]] std::string draw_svg(const Picture& picture, std::span<const std::string> labels = {});
 
-/// The S-expression, its middle left out when it is longer than `most` characters.
+/// The S-expression, its middle left out when it is longer than `max` characters.
 [[nodiscard]] std::string shortened(const ReductionTree& tree, std::size_t max);
 
 }  // namespace samesum

@@ -1,4 +1,4 @@
-// One element, summed along its tree under a rule.
+// The sum of one element along its tree, according to a rule.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/sum/element_sum.hpp"
 
@@ -14,13 +14,13 @@
 namespace samesum {
 namespace {
 
-/// A fixed-point number of `size` words, whose bit 0 is worth 2^-`point`: a smallest subnormal.
+/// A fixed-point number of `size` words; bit 0 has weight 2^-`point`, that of the smallest subnormal.
 template <std::size_t size, int point>
 class FixedPoint {
 public:
     void add(bool negative, std::uint64_t significand, int exponent) {
         const int shift = exponent + point;
-        ensure(shift >= 0, "no finite value lies below the smallest subnormal");
+        ensure(shift >= 0, "no finite value is below the smallest subnormal");
         const auto limb = static_cast<std::size_t>(shift / 64);
         const int offset = shift % 64;
         const std::array<std::uint64_t, 2> pieces{significand << offset, offset ? significand >> (64 - offset) : 0};
@@ -38,7 +38,7 @@ public:
         }
     }
 
-    /// Sign, leading 64 bits, their exponent, and whether anything lies below them.
+    /// Sign, leading 64 bits, their exponent, and whether any lower bit is 1.
     struct Head {
         bool negative;
         std::uint64_t bits;
@@ -74,9 +74,9 @@ private:
 };
 /// Wide enough for 2^59 additions of any values of the format.
 using Float64Sum = FixedPoint<36, 1074>;
-using Float32Sum = FixedPoint<6, 149>;  ///< also of every format that float32 holds
+using Float32Sum = FixedPoint<6, 149>;  ///< also for all formats whose values float32 represents
 
-/// A partial sum, or a rank's own value that has not been scaled yet.
+/// A partial sum, or a rank's own value that is not scaled yet.
 struct Operand {
     Bits bits;
     bool own;
@@ -134,7 +134,7 @@ Bits sum_element(const SumRule& rule, const ReductionTree& tree, std::span<const
         for (const Bits value : leaves) scaled.push_back(hop.multiply(value, rule.scale));
         leaves = scaled;
     }
-    // A hop keeps its left operand's payload; in every other respect its operations commute.
+    // A hop keeps its left operand's NaN payload; apart from that its operations commute.
     const Bits sum = evaluate<Bits>(tree, leaves, [&](Bits left, Bits right) {
         return rule.nan_from_right ? hop.combine(rule.operation, right, left)
                                    : hop.combine(rule.operation, left, right);
@@ -158,10 +158,8 @@ Bits exact_sum_of_floats(Format format, std::span<const Bits> values) {
             (negative ? negative_infinity : positive_infinity) = true;
             continue;
         }
-        const int field = static_cast<int>((value & (t.mask() >> 1)) >> t.fraction_bits);
-        const Bits fraction = value & ((Bits{1} << t.fraction_bits) - 1);
-        sum.add(negative, fraction | (field ? Bits{1} << t.fraction_bits : 0),
-                (field ? field : 1) - t.bias() - t.fraction_bits);
+        const DecodedFloat finite = decode(t, value);
+        sum.add(finite.negative, finite.significand, finite.exponent);
     }
     if (positive_infinity && negative_infinity) return t.nan;
     if (positive_infinity || negative_infinity) {

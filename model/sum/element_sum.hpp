@@ -1,4 +1,4 @@
-// The bits of one element: a tree, the ranks' values, and where the roundings and the scaling happen.
+// The bits of one element, from a tree, the ranks' values, and the rule for rounding and scaling.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,18 +12,18 @@
 
 namespace samesum {
 
-/// Everything beside the tree that decides the bits of a sum.
+/// Everything besides the tree that determines the bits of a sum.
 struct SumRule {
     Format format = Format::float32;
     Operation operation = Operation::sum;
     Accumulation accumulation = Accumulation::per_hop;
     /// avg and premulsum: each rank's own value is multiplied by this as it enters (1/n rounded to the format for avg).
     Bits scale = 0;
-    /// The multiplication and the addition of one hop are one fma (NCCL's Simple and LL kernels; not LL128 in 16 bits).
+    /// The multiplication and the addition of a hop are one fma (NCCL's Simple and LL kernels; not LL128 in 16 bits).
     bool fused = true;
     /// Which operand of a hop is the rank's own value: the left one in trees, the right one along rings.
     bool own_is_left = false;
-    /// Of two float64 NaNs the right operand's payload stays, else the left one's.
+    /// Of two float64 NaNs the result keeps the right operand's payload; if false, the left operand's.
     bool nan_from_right = false;
 };
 

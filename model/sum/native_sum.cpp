@@ -1,9 +1,9 @@
-// Sums of whole stretches: a tree's postfix program is run on a tile of elements at a time. The value on top of its
-// stack stays in registers, so a chain of any length touches memory only to read its leaves:
+// Sums of whole ranges: a tree's postfix program runs on one tile of elements at a time. The value on top of its stack
+// stays in registers, so a chain of any length accesses memory only to read its leaves:
 //
-//   ((0 1) (2 3))   load 0, add leaf 1, spill and load 2, add leaf 3, add what was spilled
+//   ((0 1) (2 3))   load 0, add leaf 1, spill and load 2, add leaf 3, add the spilled value
 //
-// 16-bit floats lie two in a 32-bit lane; each half becomes a float32 by one shift or mask, without any shuffle.
+// A 32-bit lane holds two 16-bit floats; one shift or mask turns each half into a float32, without a shuffle.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/sum/native_sum.hpp"
 
@@ -58,8 +58,8 @@ inline std::vector<Step> program_of(const ReductionTree& tree, std::size_t& dept
     return steps;
 }
 
-/// Ops: Value (what one load makes), bytes (that it reads), load, add, store, and spill and reload of a Value by way of
-/// `spill_bytes` of memory. Returns how many bytes of each leaf were done: whole tiles only.
+/// Ops: Value (the result of a load), bytes (read by a load), load, add, store, and spill and reload of a Value through
+/// `spill_bytes` of memory. Returns the bytes of each leaf that were summed: whole tiles only.
 template <class Ops>
 std::size_t run(std::span<const Step> steps, std::size_t depth, std::span<const std::byte* const> leaves,
                 std::byte* output, std::size_t bytes) {
@@ -98,7 +98,7 @@ std::size_t run(std::span<const Step> steps, std::size_t depth, std::span<const 
     return at;
 }
 
-/// One element at a time, for any format; `once`: added in float32, rounded at the end.
+/// One element at a time, in any format; `once`: fp32_once.
 template <Format format, bool once>
 struct ScalarOps {
     using Value = Bits;
@@ -123,7 +123,7 @@ struct ScalarOps {
     static Bits add(Bits left, Bits right) { return NativeAdd<accumulator>::add(left, right); }
 };
 
-/// What vectors leave over: fewer elements than a tile, each in the first of four scalar places.
+/// The remainder after the vector code: fewer elements than a tile, each in the first of four scalar slots.
 template <class Ops>
 void run_rest(std::span<const Step> steps, std::size_t depth, std::span<const std::byte* const> leaves,
               std::byte* output, std::size_t from, std::size_t to) {
@@ -188,7 +188,7 @@ inline auto less(Words x, std::uint32_t limit) {
                           hn::Lt(hn::BitCast(with_sign, x), hn::Set(with_sign, static_cast<std::int32_t>(limit))));
 }
 
-/// NaNs come out as NaNs, not yet with the right payload.
+/// NaN results are NaNs, but not yet with the right payload.
 struct Float64Ops {
     static constexpr hn::ScalableTag<double> tag{};
     using Value = hn::Vec<hn::ScalableTag<double>>;
@@ -201,8 +201,8 @@ struct Float64Ops {
     static Value add(Value left, Value right) { return hn::Add(left, right); }
 };
 
-/// Two 16-bit floats a lane, `low` and `high`, each as float32. Operands' NaNs have zeros below the format's bits and
-/// so have their sums, so rounding never carries a NaN into something else.
+/// Two 16-bit floats per lane, `low` and `high`, each as float32. NaN operands have zeros below the format's bits, and
+/// so have their sums; so a carry of the rounding never changes a NaN into another value.
 template <class Derived, bool once>
 struct HalfOps {
     struct Value {
@@ -264,7 +264,7 @@ struct Float16Ops : HalfOps<Float16Ops<once>, once> {
         const Words odd = hn::And(hn::ShiftRight<13>(magnitude), word(1));
         return hn::Add(magnitude, hn::Add(odd, word(0xfff)));
     }
-    /// Sums of float16 below 2^-14 are exact, so that nothing is special about subnormals here.
+    /// Sums of float16 below 2^-14 are exact, so subnormals need no special case here.
     static Floats round(Floats x) {
         const Words sign = hn::And(bits(x), word(0x80000000));
         const Words kept = hn::And(rounded(hn::And(bits(x), word(0x7fffffff))), word(0xffffe000));
@@ -293,8 +293,7 @@ void sum_as(const ReductionTree& tree, std::span<const std::byte* const> leaves,
 }
 
 #if SAMESUM_HIGHWAY
-/// float64 in pieces that stay in the cache while their NaNs, whose payloads follow the operands' places, are made
-/// anew.
+/// float64 in pieces that stay in the cache; their NaNs, whose payloads depend on the operands' sides, are recomputed.
 inline void sum_float64(const ReductionTree& tree, std::span<const std::byte* const> leaves, std::byte* output,
                         std::size_t count) {
     using Scalar = ScalarOps<Format::float64, false>;
@@ -396,9 +395,9 @@ bool native_takes(const SumRule& rule) {
 
 void native_sum(const SumRule& rule, const ReductionTree& tree, std::span<const std::byte* const> leaves,
                 std::byte* output, std::size_t count) {
-    ensure(native_takes(rule), "native_sum() does sums only");
+    ensure(native_takes(rule), "native_sum() supports sums only");
     if (tree.leaf_count() == 1 && !sums_once_in_float32(rule)) {
-        // No addition, no NaN rule: the bits as they are.
+        // No addition and no NaN rule: copies the bits.
         std::memmove(output, leaves[static_cast<std::size_t>(tree.leaves().front())],
                      count * static_cast<std::size_t>(traits(rule.format).bytes()));
         return;

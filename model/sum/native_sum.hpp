@@ -1,4 +1,4 @@
-// Additions in this machine's own floating point: the bits of HopArithmetic, tens of times as fast.
+// Additions in this machine's floating point: the same bits as HopArithmetic, tens of times as fast.
 //
 // Why the bits are the same: float32 and float64 are IEEE's, as NCCL's are. float16 and bfloat16 sums are made in
 // float32 and rounded again; with 24 >= 2 p + 2 bits in between (p = 11, 8), and subnormals exact, the two roundings
@@ -27,7 +27,7 @@ namespace samesum {
     const std::uint32_t magnitude = bits & 0x7fff, sign = (bits & 0x8000) << 16;
     std::uint32_t wide = (magnitude << 13) + (112u << 23);
     if (magnitude >= 0x7c00) wide = (magnitude << 13) | 0x7f800000;
-    // A subnormal's fraction behind a leading 1 at 2^-14, which is then taken away.
+    // A subnormal: its fraction with a leading 1 of 2^-14, which is then subtracted.
     if (magnitude < 0x400)
         wide = std::bit_cast<std::uint32_t>(std::bit_cast<float>((magnitude << 13) | (113u << 23)) - 0x1p-14f);
     return std::bit_cast<float>(wide | sign);
@@ -35,7 +35,7 @@ namespace samesum {
 [[nodiscard]] inline std::uint32_t float32_to_float16(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = bits & 0x7fffffff, sign = (bits >> 16) & 0x8000;
-    // 0.5's last place is float16's smallest subnormal: adding it rounds there.
+    // The ulp of 0.5 is float16's smallest subnormal: adding 0.5 rounds to it.
     if (magnitude < 0x38800000)
         return sign | (std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000);
     const std::uint32_t rounded = ((magnitude + 0xfff + ((magnitude >> 13) & 1)) >> 13) - (112u << 10);
@@ -61,7 +61,7 @@ namespace samesum {
     }
 }
 
-/// One addition of a format. float64: NaNs are left to HopArithmetic, which knows their payloads.
+/// One addition of a format. float64 NaNs go through HopArithmetic, which applies the payload rule.
 template <Format format>
 struct NativeAdd {
     [[nodiscard]] static Bits add(Bits left, Bits right) {
@@ -118,17 +118,17 @@ decltype(auto) with_native_add(Format format, Visit&& visit) {
     }
 }
 
-/// Does the rule add in float32 what is narrower? float8 aside, which native_sum() does not take; a float32 accumulator
-/// of wider data is the data's own format.
+/// Whether the rule adds 16-bit data in float32. (native_sum() does not take float8 in float32; for wider data
+/// fp32_once is the data's own format.)
 [[nodiscard]] inline bool sums_once_in_float32(const SumRule& rule) {
     return rule.accumulation == Accumulation::fp32_once && traits(rule.format).width == 16;
 }
 
-/// Can native_sum() do this rule? Sums by hops in any format, and float32 sums rounded once of 16-bit floats.
+/// Whether native_sum() supports the rule: per-hop sums in any format, and fp32_once sums of 16-bit floats.
 [[nodiscard]] bool native_takes(const SumRule& rule);
 
-/// Elements [0, count) of a sum: leaves[r] points at rank r's elements, little-endian and unaligned, `output` at room
-/// for the results beside the leaves. Vector code where Highway was found at build time.
+/// Elements [0, count) of a sum: leaves[r] points to rank r's elements (little endian, any alignment), `output` to the
+/// results; it does not overlap the leaves. Vector code where Highway was found at build time.
 void native_sum(const SumRule& rule, const ReductionTree& tree, std::span<const std::byte* const> leaves,
                 std::byte* output, std::size_t count);
 

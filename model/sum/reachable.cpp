@@ -1,9 +1,9 @@
-// Dynamic programming over subsets. Rounded addition is monotone, which saves nearly all of the work:
+// Dynamic programming over subsets. Rounded addition is monotone, which avoids nearly all of the work:
 //
-//   results of A   a0 <= a1 <= ... <= am        sums lie between a0 + b0 and am + bk (both rounded);
-//   results of B   b0 <= b1 <= ... <= bk        if every number there is known already, A and B bring nothing new
+//   results of A   a0 <= a1 <= ... <= am        sums are between a0 + b0 and am + bk (both rounded);
+//   results of B   b0 <= b1 <= ... <= bk        if all numbers there are known, A and B add no result
 //
-// Numbers are held as keys: patterns changed so that unsigned comparison is numeric, -0 just before +0.
+// Numbers are stored as order_key()s: unsigned comparison is numeric, -0 just before +0.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/sum/reachable.hpp"
 
@@ -25,16 +25,7 @@ namespace {
 
 constexpr std::size_t max_leaves = 20;
 
-Bits key_of(const FormatTraits& t, Bits bits) {
-    if (!t.is_float) return t.is_signed ? bits ^ t.sign() : bits;
-    return bits & t.sign() ? t.mask() ^ bits : bits | t.sign();
-}
-Bits bits_of(const FormatTraits& t, Bits key) {
-    if (!t.is_float) return t.is_signed ? key ^ t.sign() : key;
-    return key & t.sign() ? key ^ t.sign() : t.mask() ^ key;
-}
-
-/// The same for a format known at compile time, without branches.
+/// order_key() and its inverse for a format known at compile time, without branches.
 template <class Add>
 struct Keys;
 template <Format format>
@@ -57,7 +48,7 @@ public:
         word |= bit;
     }
     [[nodiscard]] std::uint64_t count() const { return count_; }
-    /// Is all of [first, last] marked?
+    /// Whether all of [first, last] is marked.
     [[nodiscard]] bool full(std::uint64_t first, std::uint64_t last) const {
         const std::uint64_t head = ~std::uint64_t{0} << (first % 64);
         const std::uint64_t tail = ~std::uint64_t{0} >> (63 - last % 64);
@@ -79,23 +70,23 @@ private:
     std::uint64_t count_ = 0;
 };
 
-/// Keys in any order with repetitions; sorted and thinned now and then.
+/// Collects keys in any order with duplicates; sorts and removes the duplicates when it has grown.
 class KeySet {
 public:
     void insert(Bits key) {
         keys_.push_back(key);
         if (keys_.size() >= limit_) {
-            thin();
+            deduplicate();
             limit_ = std::max<std::size_t>(2 * keys_.size(), 4096);
         }
     }
     std::vector<Bits> take() {
-        thin();
+        deduplicate();
         return std::move(keys_);
     }
 
 private:
-    void thin() {
+    void deduplicate() {
         std::sort(keys_.begin(), keys_.end());
         keys_.erase(std::unique(keys_.begin(), keys_.end()), keys_.end());
     }
@@ -123,7 +114,7 @@ Bits one_nan(Format format, Bits bits) { return is_nan(format, bits) ? traits(fo
 
 ReachableSums::ReachableSums(const SumRule& rule, std::span<const Bits> leaves, const ReachableOptions& options)
     : rule_(rule), accumulator_(accumulator_of(rule)), leaves_(widened(rule, leaves)), shapes_(options.shapes) {
-    ensure(rule.operation == Operation::sum, "reachable results are those of sums");
+    ensure(rule.operation == Operation::sum, "reachable results are defined for sums");
     ensure(!leaves.empty(), "a sum has a leaf");
     if (rule.accumulation == Accumulation::exact) {
         results_ = {exact_sum(rule.format, leaves)};
@@ -131,19 +122,19 @@ ReachableSums::ReachableSums(const SumRule& rule, std::span<const Bits> leaves, 
     }
     if (leaves.size() > max_leaves)
         throw Inconclusive(
-            fmt::format("all orders of {} values are too many; up to {} are enumerated", leaves.size(), max_leaves));
+            fmt::format("cannot enumerate all orders of {} values; expected at most {}", leaves.size(), max_leaves));
     with_native_add(accumulator_, [&](auto add) { fill<decltype(add)>(options); });
     const Set& all = sets_.back();
     const FormatTraits& t = traits(accumulator_);
     for (const Bits key : all.keys) {
-        const Bits wide = bits_of(t, key);
+        const Bits wide = bits_of_order_key(t, key);
         const Bits bits = accumulator_ == rule.format ? wide : convert(accumulator_, rule.format, wide);
         if (results_.empty() || results_.back() != bits) results_.push_back(bits);
     }
     if (all.nan) results_.push_back(traits(rule.format).nan);
 }
 
-/// Pairs of parts of a subset, each once; the lowest leaf is on the left.
+/// All splits of a subset into two parts, each once; the lowest leaf is on the left.
 void ReachableSums::splits_of(std::uint32_t subset, std::vector<Split>& splits) const {
     splits.clear();
     if (shapes_ == Shapes::chains) {
@@ -161,17 +152,17 @@ void ReachableSums::fill(const ReachableOptions& options) {
     const double deadline = monotonic_seconds() + options.seconds;
     const FormatTraits& t = traits(accumulator_);
     sets_.resize(std::size_t{1} << leaves_.size());
-    ends_.resize(sets_.size());
+    key_ranges_.resize(sets_.size());
     std::size_t held = 0;
     std::vector<Split> splits;
     for (std::uint32_t subset = 1; subset < sets_.size(); ++subset) {
-        if (subset > 1) note_ends(subset - 1);
+        if (subset > 1) note_key_range(subset - 1);
         if (std::has_single_bit(subset)) {
             const Bits leaf = leaves_[static_cast<std::size_t>(std::countr_zero(subset))];
             if (is_nan(accumulator_, leaf))
                 sets_[subset].nan = true;
             else
-                sets_[subset].keys = {key_of(t, leaf)};
+                sets_[subset].keys = {order_key(t, leaf)};
             continue;
         }
         fill_subset<Add>(subset, splits);
@@ -179,18 +170,18 @@ void ReachableSums::fill(const ReachableOptions& options) {
         if (held > options.results)
             throw Inconclusive(fmt::format("these {} values have too many results to enumerate", leaves_.size()));
         if (monotonic_seconds() > deadline)
-            throw Inconclusive(
-                fmt::format("all orders of these {} values take longer than {} s", leaves_.size(), options.seconds));
+            throw Inconclusive(fmt::format("enumerating all orders of these {} values takes longer than {} s",
+                                           leaves_.size(), options.seconds));
     }
 }
 
-void ReachableSums::note_ends(std::uint32_t subset) {
+void ReachableSums::note_key_range(std::uint32_t subset) {
     const std::vector<Bits>& keys = sets_[subset].keys;
     if (keys.empty()) return;
     const FormatTraits& t = traits(accumulator_);
-    ends_[subset] = {
-        keys.front(), keys.back(),
-        is_finite(accumulator_, bits_of(t, keys.front())) && is_finite(accumulator_, bits_of(t, keys.back()))};
+    key_ranges_[subset] = {keys.front(), keys.back(),
+                           is_finite(accumulator_, bits_of_order_key(t, keys.front())) &&
+                               is_finite(accumulator_, bits_of_order_key(t, keys.back()))};
 }
 
 template <class Add>
@@ -201,12 +192,12 @@ void ReachableSums::fill_subset(std::uint32_t subset, std::vector<Split>& splits
     splits_of(subset, splits);
     ranges_.resize(splits.size());
     Bits low = ~Bits{0}, high = 0;
-    // Integers wrap, infinities of both signs make NaN: neither is monotone.
+    // Not monotone: integers wrap, and infinities of both signs give NaN.
     bool monotone = t.is_float;
     for (std::size_t i = 0; i < splits.size() && monotone; ++i) {
-        const Ends& a = ends_[splits[i].left];
-        const Ends& b = ends_[splits[i].right];
-        monotone = a.tame && b.tame;
+        const KeyRange& a = key_ranges_[splits[i].left];
+        const KeyRange& b = key_ranges_[splits[i].right];
+        monotone = a.finite && b.finite;
         ranges_[i] = {sum(a.low, b.low), sum(a.high, b.high)};
         low = std::min(low, ranges_[i].first);
         high = std::max(high, ranges_[i].second);
@@ -220,11 +211,11 @@ void ReachableSums::fill_subset(std::uint32_t subset, std::vector<Split>& splits
             result.nan = result.nan || a.nan || b.nan;
             for (const Bits x : a.keys)
                 for (const Bits y : b.keys) {
-                    const Bits bits = Add::add(bits_of(t, x), bits_of(t, y));
+                    const Bits bits = Add::add(bits_of_order_key(t, x), bits_of_order_key(t, y));
                     if (is_nan(accumulator_, bits))
                         result.nan = true;
                     else
-                        keys.insert(key_of(t, bits));
+                        keys.insert(order_key(t, bits));
                 }
         }
         result.keys = keys.take();
@@ -257,7 +248,7 @@ std::optional<ReductionTree> ReachableSums::tree_for(Bits result) const {
     const auto all = static_cast<std::uint32_t>(sets_.size() - 1);
     if (is_nan(rule_.format, wanted)) return tree_of(all, std::nullopt);
     for (const Bits key : sets_.back().keys) {
-        const Bits wide = bits_of(traits(accumulator_), key);
+        const Bits wide = bits_of_order_key(traits(accumulator_), key);
         if ((accumulator_ == rule_.format ? wide : convert(accumulator_, rule_.format, wide)) == wanted)
             return tree_of(all, key);
     }
@@ -281,12 +272,12 @@ ReductionTree ReachableSums::tree_of(std::uint32_t subset, std::optional<Bits> k
         if (!key && b.nan) return node(split, first_of(a), std::nullopt);
         for (const Bits x : a.keys)
             for (const Bits y : b.keys) {
-                const Bits bits = hop.add(bits_of(t, x), bits_of(t, y));
+                const Bits bits = hop.add(bits_of_order_key(t, x), bits_of_order_key(t, y));
                 const bool nan = is_nan(accumulator_, bits);
-                if (key ? !nan && key_of(t, bits) == *key : nan) return node(split, x, y);
+                if (key ? !nan && order_key(t, bits) == *key : nan) return node(split, x, y);
             }
     }
-    ensure(false, "what was enumerated can be found again");
+    ensure(false, "an enumerated result has a tree");
     return ReductionTree::leaf(0);
 }
 
@@ -310,11 +301,11 @@ SumBound any_order_bound(const SumRule& rule, std::span<const Bits> leaves) {
         magnitudes += std::fabs(to_double(rule.format, leaf));
     }
     const double n = static_cast<double>(leaves.size());
-    magnitudes *= 1 + n * 0x1p-52;  // upwards of what the additions above may have lost
+    magnitudes *= 1 + n * 0x1p-52;  // covers the rounding errors of the additions above
     const double unit = std::ldexp(1.0, -t.precision());
     double largest_partial = magnitudes;
     for (std::size_t i = 1; i < leaves.size() && largest_partial < infinity; ++i) largest_partial *= 1 + 2 * unit;
-    // Where partial sums overflow (or float8 ones saturate) the error is no longer bounded by roundings.
+    // Where partial sums overflow (or saturate in float8) rounding errors no longer bound the error.
     if (!(largest_partial < to_double(accumulator_of(rule), t.largest()))) return anything;
     const double exact = to_double(Format::float64, exact_sum(Format::float64, wide));
     const double error = ((n - 1) * unit + 0x1p-52) * magnitudes * (1 + 0x1p-40);
@@ -335,16 +326,16 @@ ReductionTree random_order(Random& random, std::size_t leaves, Shapes shapes) {
     std::iota(ranks.begin(), ranks.end(), 0);
     for (std::size_t i = leaves; i > 1; --i) std::swap(ranks[i - 1], ranks[random.below(i)]);
     if (shapes == Shapes::chains) return ReductionTree::left_fold(ranks);
-    // Grow the postfix program: add when two operands wait and the coin says so.
+    // Builds the postfix program: with two operands on the stack, adds with probability 1/2.
     std::vector<std::int32_t> postfix;
-    std::size_t waiting = 0, used = 0;
-    while (used < leaves || waiting > 1) {
-        if (used < leaves && (waiting < 2 || random.below(2) == 0)) {
+    std::size_t on_stack = 0, used = 0;
+    while (used < leaves || on_stack > 1) {
+        if (used < leaves && (on_stack < 2 || random.below(2) == 0)) {
             postfix.push_back(ranks[used++]);
-            ++waiting;
+            ++on_stack;
         } else {
             postfix.push_back(ReductionTree::add);
-            --waiting;
+            --on_stack;
         }
     }
     return ReductionTree(std::move(postfix));
@@ -368,8 +359,8 @@ Reach reach(const SumRule& rule, std::span<const Bits> leaves, Bits result, cons
         const FormatTraits& t = traits(rule.format);
         for (const Bits each : sums.results()) {
             if (is_nan(rule.format, each) || is_nan(rule.format, wanted)) continue;
-            if (key_of(t, each) < key_of(t, wanted)) answer.below = each;
-            if (key_of(t, each) > key_of(t, wanted) && !answer.above) answer.above = each;
+            if (order_key(t, each) < order_key(t, wanted)) answer.below = each;
+            if (order_key(t, each) > order_key(t, wanted) && !answer.above) answer.above = each;
         }
         return answer;
     } catch (const Inconclusive& limit) {
@@ -396,7 +387,7 @@ bool order_matters(const SumRule& rule, std::span<const Bits> leaves, const Reac
     const Format format = accumulator_of(rule);
     const FormatTraits& t = traits(format);
     const std::vector<Bits> values = widened(rule, leaves);
-    // Multiples of 2^k whose magnitudes add up to at most 2^(k + p): every partial sum is one of those, and exact.
+    // Multiples of 2^k whose magnitudes add up to at most 2^(k + p): every partial sum is such a multiple, and exact.
     bool finite = true, zeros_only = true;
     double magnitudes = 0;
     int unit = std::numeric_limits<int>::max();
@@ -404,14 +395,12 @@ bool order_matters(const SumRule& rule, std::span<const Bits> leaves, const Reac
         finite = finite && is_finite(format, value);
         if (!finite || is_zero(format, value)) continue;
         zeros_only = false;
-        const Bits fraction = value & ((Bits{1} << t.fraction_bits) - 1);
-        const int field = static_cast<int>((value & (t.mask() >> 1)) >> t.fraction_bits);
-        const Bits significand = field ? fraction | (Bits{1} << t.fraction_bits) : fraction;
-        unit = std::min(unit, (field ? field : 1) - t.bias() - t.fraction_bits + std::countr_zero(significand));
+        const DecodedFloat decoded = decode(t, value);
+        unit = std::min(unit, decoded.exponent + std::countr_zero(decoded.significand));
         magnitudes += std::fabs(to_double(format, value));
     }
     if (finite && zeros_only) return false;
-    // magnitudes is exact enough: were it rounded, it would be beyond 2^53 units and the comparison false anyway.
+    // magnitudes is exact enough: if it was rounded, it exceeds 2^53 units, and the comparison is false anyway.
     if (finite && t.width < 64 && magnitudes <= std::ldexp(1.0, unit + t.precision()) &&
         magnitudes <= to_double(format, t.largest()))
         return false;
@@ -429,7 +418,7 @@ bool order_matters(const SumRule& rule, std::span<const Bits> leaves, const Reac
 }
 
 std::uint64_t ulp_distance(Format format, Bits a, Bits b) {
-    const Bits x = key_of(traits(format), a), y = key_of(traits(format), b);
+    const Bits x = order_key(traits(format), a), y = order_key(traits(format), b);
     return x > y ? x - y : y - x;
 }
 

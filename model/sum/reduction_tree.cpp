@@ -6,16 +6,17 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <functional>
 #include <numeric>
 
 #include "model/support/error.hpp"
+#include "model/support/input_names.hpp"
+#include "model/support/numbers.hpp"
 
 namespace samesum {
 namespace {
 
-/// Explicit children for the passes that need them. Nodes are numbered by their place in the postfix program.
+/// Explicit children for the passes that need them. A node's number is its index in the postfix program.
 struct Linked {
     std::vector<std::int32_t> left, right, smallest;  // left == -1: a leaf
 
@@ -41,7 +42,7 @@ struct Linked {
 ReductionTree::ReductionTree(std::vector<std::int32_t> postfix) : postfix_(std::move(postfix)) {
     int height = 0;
     for (const std::int32_t code : postfix_) {
-        ensure(code >= add, "a tree holds ranks and additions only");
+        ensure(code >= add, "a tree consists of ranks and additions");
         height += code == add ? -1 : 1;
         ensure(height >= 1, "every addition of a tree has two operands");
     }
@@ -80,8 +81,7 @@ ReductionTree ReductionTree::parse(std::string_view text) {
     std::vector<int> operands;  // of each open parenthesis
     std::size_t i = 0;
     const auto fail = [&](std::string_view what) {
-        throw UsageError(
-            fmt::format("'{}' is not a tree: column {}: {}; a tree reads like ((0 1) 2)", text, i + 1, what));
+        throw UsageError(fmt::format("'{}' is not a tree: column {}: {}; expected e.g. ((0 1) 2)", text, i + 1, what));
     };
     const auto operand_done = [&] {
         if (!operands.empty() && ++operands.back() > 2) fail("an addition has two operands");
@@ -89,7 +89,7 @@ ReductionTree ReductionTree::parse(std::string_view text) {
     for (; i < text.size(); ++i) {
         const char c = text[i];
         if (c == ' ' || c == '\t') continue;
-        if (!postfix.empty() && operands.empty()) fail("something follows the tree");
+        if (!postfix.empty() && operands.empty()) fail("unexpected text after the tree");
         if (c == '(') {
             operands.push_back(0);
         } else if (c == ')') {
@@ -106,7 +106,7 @@ ReductionTree ReductionTree::parse(std::string_view text) {
             i = static_cast<std::size_t>(end - text.data()) - 1;
         }
     }
-    if (postfix.empty() || !operands.empty()) fail("the tree ends too early");
+    if (postfix.empty() || !operands.empty()) fail("the tree is incomplete");
     ReductionTree tree(std::move(postfix));
     std::vector<int> leaves = tree.leaves();
     std::sort(leaves.begin(), leaves.end());
@@ -176,37 +176,36 @@ ReductionTree parse_order(std::string_view text, int ranks) {
         std::vector<int> leaves = tree.leaves();
         std::sort(leaves.begin(), leaves.end());
         if (leaves.back() + 1 != static_cast<int>(leaves.size()))
-            throw UsageError(fmt::format("'{}' leaves out a rank: it has {} leaves, up to rank {}", text, leaves.size(),
-                                         leaves.back()));
+            throw UsageError(fmt::format("'{}': a rank is missing: it has {} leaves, but the highest rank is {}", text,
+                                         leaves.size(), leaves.back()));
         if (ranks > 0 && static_cast<int>(leaves.size()) != ranks)
-            throw UsageError(fmt::format("'{}' adds {} values; {} would be right", text, leaves.size(), ranks));
+            throw UsageError(fmt::format("'{}' adds {} values: expected {}", text, leaves.size(), ranks));
         return tree;
     }
-    if (ranks <= 0) throw UsageError(fmt::format("'{}' needs --ranks, or write the tree, e.g. '((0 1) 2)'", text));
+    if (ranks <= 0)
+        throw UsageError(fmt::format("'{}' needs {}, or write the tree, e.g. '((0 1) 2)'", text, input_name("ranks")));
     std::vector<int> order(static_cast<std::size_t>(ranks));
     std::iota(order.begin(), order.end(), 0);
     if (text == "chain") return ReductionTree::left_fold(order);
     if (text == "balanced") return ReductionTree::balanced(order);
     if (text == "reversed") return ReductionTree::left_fold(std::vector<int>(order.rbegin(), order.rend()));
     if (text.starts_with("ring:")) {
-        const std::string last(text.substr(5));
-        char* end = nullptr;
-        const long rank = std::strtol(last.c_str(), &end, 10);
-        if (!last.empty() && *end == '\0' && rank >= 0 && rank < ranks) {
-            std::rotate(order.begin(), order.begin() + (rank + 1) % ranks, order.end());
+        const auto last = integer_in<int>(text.substr(5));
+        if (last && *last >= 0 && *last < ranks) {
+            std::rotate(order.begin(), order.begin() + (*last + 1) % ranks, order.end());
             return ReductionTree::left_fold(order);
         }
     }
-    throw UsageError(fmt::format("'{}' is no order of {} ranks; one of: {}", text, ranks, order_help));
+    throw UsageError(fmt::format("'{}' is not an order of {} ranks: expected one of: {}", text, ranks, order_help));
 }
 
 bool same_order(const ReductionTree& a, const ReductionTree& b) { return a.canonical() == b.canonical(); }
 
 std::vector<ReductionTree> all_trees(int leaf_count) {
     if (leaf_count < 1 || leaf_count > 10)
-        throw UsageError(
-            fmt::format("cannot list all trees of {} leaves; from 1 to 10 (there are (2n-3)!! of them)", leaf_count));
-    // Rank k is hung above every node of every tree of the ranks before it; each tree arises exactly once.
+        throw UsageError(fmt::format(
+            "cannot list all trees of {} leaves: expected 1 to 10, since there are (2n-3)!! trees", leaf_count));
+    // Inserts rank k above every node of every tree of the ranks before it; each tree arises exactly once.
     std::vector<ReductionTree> trees{ReductionTree::leaf(0)};
     for (int rank = 1; rank < leaf_count; ++rank) {
         std::vector<ReductionTree> larger;

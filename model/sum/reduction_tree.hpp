@@ -24,7 +24,7 @@ public:
     static ReductionTree node(const ReductionTree& left, const ReductionTree& right);
     /// (((first second) third) ...): the order of a ring.
     static ReductionTree left_fold(std::span<const int> ranks);
-    /// ((0 1) (2 3)) ...: splits in halves, the left one larger.
+    /// ((0 1) (2 3)) ...: halves, of odd counts the left one larger.
     static ReductionTree balanced(std::span<const int> ranks);
     /// Reads `((0 1) 2)`; spaces are free. Throws UsageError naming the column. Leaves must differ.
     static ReductionTree parse(std::string_view text);
@@ -47,7 +47,8 @@ private:
     std::vector<std::int32_t> postfix_;
 };
 
-/// A tree as people name it; `ranks` is 0 when only the tree itself can say. Throws UsageError with the choices.
+/// An order by name or as an S-expression (order_help); `ranks`: number of leaves, 0 if only an S-expression can tell.
+/// Throws UsageError with the choices.
 [[nodiscard]] ReductionTree parse_order(std::string_view text, int ranks);
 inline constexpr const char* order_help = "'((0 1) 2)', chain, ring:LAST (LAST+1, ..., LAST), reversed or balanced";
 
@@ -55,7 +56,7 @@ inline constexpr const char* order_help = "'((0 1) 2)', chain, ring:LAST (LAST+1
 [[nodiscard]] bool same_order(const ReductionTree& a, const ReductionTree& b);
 
 /// Calls visit(left, right) for each addition and returns the root's value; leaf r stands for leaves[r].
-/// One text for bits, solver terms and strings: Value and Add are the caller's.
+/// One template for bits, solver terms and strings: the caller chooses Value and Add.
 template <class Value, class Add>
 [[nodiscard]] Value evaluate(const ReductionTree& tree, std::span<const Value> leaves, Add&& add) {
     std::vector<Value> stack;
@@ -71,8 +72,7 @@ template <class Value, class Add>
     return std::move(stack.back());
 }
 
-/// Every binary tree with the given leaves, up to swapping operands: (2n-3)!! of them, in canonical form.
-/// For n up to 9 or so; throws UsageError above 10.
+/// All (2n-3)!! binary trees over n leaves up to swapping operands, in canonical form. Throws UsageError above n = 10.
 [[nodiscard]] std::vector<ReductionTree> all_trees(int leaf_count);
 
 }  // namespace samesum

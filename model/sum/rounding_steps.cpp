@@ -1,4 +1,5 @@
-// The exact value of every step as significand * 2^exponent in big integers; the rounding is read off against it.
+// Computes the exact value of each step as significand * 2^exponent in big integers and compares the rounded one with
+// it.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/sum/rounding_steps.hpp"
 
@@ -28,15 +29,11 @@ Dyadic operator*(const Dyadic& a, const Dyadic& b) { return {a.significand * b.s
 int sign(const Dyadic& x) { return x.significand.sign(); }
 
 Dyadic value_of(Format format, Bits bits) {
-    const FormatTraits& t = traits(format);
-    const Bits hidden = Bits{1} << t.fraction_bits;
-    const auto field = static_cast<int>((bits & (t.mask() >> 1)) / hidden);
-    Dyadic value{bits % hidden + (field ? hidden : 0), (field ? field : 1) - t.bias() - t.fraction_bits};
-    if (bits & t.sign()) value.significand = -value.significand;
-    return value;
+    const DecodedFloat value = decode(traits(format), bits);
+    return {value.negative ? -cpp_int(value.significand) : cpp_int(value.significand), value.exponent};
 }
 
-/// All digits of the decimal; in the middle of a long one, three dots.
+/// All digits of the decimal; a long one is shortened in the middle.
 std::string decimal(const Dyadic& x) {
     cpp_int digits = abs(x.significand);
     std::size_t places = 0;
@@ -57,7 +54,7 @@ std::string decimal(const Dyadic& x) {
     return (sign(x) < 0 ? "-" : "") + text;
 }
 
-/// exact - result as a share of the distance of the two numbers around `exact`.
+/// The rounding error in units of the distance between the two numbers around `exact`.
 std::string rounding_of(Format format, const Dyadic& exact, Bits result) {
     const FormatTraits& t = traits(format);
     if (is_nan(format, result)) return "not a number";
@@ -87,19 +84,19 @@ std::string rounding_of(Format format, const Dyadic& exact, Bits result) {
 /// The exponent of the leading bit; x is not zero.
 int leading(const Dyadic& x) { return static_cast<int>(msb(cpp_int(abs(x.significand)))) + x.exponent; }
 
-/// Is the bit of weight 2^place set in the magnitude?
+/// Whether the bit of weight 2^place of the magnitude is 1.
 bool bit_at(const Dyadic& x, int place) {
     return place >= x.exponent && bit_test(cpp_int(abs(x.significand)), static_cast<unsigned>(place - x.exponent));
 }
 
-/// The weight of the last bit that the format keeps of a magnitude, as an exponent.
+/// The exponent of the last place of a magnitude rounded to the format.
 int last_kept(const FormatTraits& t, const Dyadic& exact) {
     return std::max(leading(exact), 1 - t.bias()) - t.fraction_bits;
 }
 
 Rounding decision(Format format, const Dyadic& exact, Bits result) {
-    using Way = Rounding::Way;
-    if (is_infinite(format, result)) return {Way::infinite, {}};
+    using Kind = Rounding::Kind;
+    if (is_infinite(format, result)) return {Kind::overflowed, {}};
     if (sign(exact) == 0) return {};
     const int last = last_kept(traits(format), exact);
     Rounding rounding;
@@ -108,16 +105,16 @@ Rounding decision(Format format, const Dyadic& exact, Bits result) {
     const cpp_int magnitude = abs(exact.significand);
     const Dyadic kept{last > exact.exponent ? cpp_int(magnitude >> (last - exact.exponent)) : magnitude,
                       std::max(last, exact.exponent)};
-    const Dyadic made = value_of(format, result & ~traits(format).sign());
+    const Dyadic rounded = value_of(format, result & ~traits(format).sign());
     const bool guard = rounding.lost.starts_with('1'), sticky = rounding.lost.size() > 1;
-    const bool raised = guard && (sticky || bit_at(kept, last));
-    const Dyadic right = raised ? kept + Dyadic{1, last} : kept;
-    if (const int off = sign(made + -right); off != 0) {
+    const bool incremented = guard && (sticky || bit_at(kept, last));
+    const Dyadic right = incremented ? kept + Dyadic{1, last} : kept;
+    if (const int off = sign(rounded + -right); off != 0) {
         ensure(off < 0 && traits(format).width == 8, "a sum is rounded to nearest even, or saturated");
-        rounding.way = Way::saturated;
+        rounding.kind = Kind::saturated;
     } else if (!rounding.lost.empty()) {
-        rounding.way =
-            sticky || !guard ? (raised ? Way::raised : Way::cut) : (raised ? Way::raised_at_tie : Way::cut_at_tie);
+        rounding.kind = sticky || !guard ? (incremented ? Kind::incremented : Kind::truncated)
+                                         : (incremented ? Kind::incremented_at_tie : Kind::truncated_at_tie);
     }
     return rounding;
 }
@@ -219,19 +216,19 @@ private:
 
 }  // namespace
 
-std::string_view str(Rounding::Way way) {
-    switch (way) {
-        case Rounding::Way::cut:
-            return "guard 0: below half, cut off";
-        case Rounding::Way::cut_at_tie:
-            return "guard 1, sticky 0: a tie; the last bit kept is 0, even: cut off";
-        case Rounding::Way::raised:
+std::string_view str(Rounding::Kind kind) {
+    switch (kind) {
+        case Rounding::Kind::truncated:
+            return "guard 0: below half, truncated";
+        case Rounding::Kind::truncated_at_tie:
+            return "guard 1, sticky 0: a tie; the last bit kept is 0, even: truncated";
+        case Rounding::Kind::incremented:
             return "guard 1, sticky 1: above half, last place + 1";
-        case Rounding::Way::raised_at_tie:
+        case Rounding::Kind::incremented_at_tie:
             return "guard 1, sticky 0: a tie; the last bit kept is 1, odd: last place + 1";
-        case Rounding::Way::saturated:
-            return "beyond the largest value, which is kept: saturated";
-        case Rounding::Way::infinite:
+        case Rounding::Kind::saturated:
+            return "beyond the largest value: saturated";
+        case Rounding::Kind::overflowed:
             return "beyond the largest value: infinity";
         default:
             return "exact";
@@ -243,13 +240,15 @@ std::string exact_decimal(Format format, Bits bits) {
         return samesum::decimal(format, bits);
     const std::string exact = decimal(value_of(format, bits));
     if (exact.size() <= 14) return exact;
-    // The shortest that reads back may be a single digit in a narrow format or among subnormals, and far off.
+    // The shortest decimal that reads back can have a single digit in a narrow format or for subnormals, far from the
+    // value.
     const int digits = traits(format).width <= 16 ? 6 : traits(format).width == 32 ? 9 : 17;
     return fmt::format("{:.{}g}", to_double(format, bits), digits);
 }
 
 Rounding rounding_of_sum(Format format, Bits left, Bits right) {
-    ensure(traits(format).is_float && is_finite(format, left) && is_finite(format, right), "finite floats are rounded");
+    ensure(traits(format).is_float && is_finite(format, left) && is_finite(format, right),
+           "rounding_of_sum() takes finite floats");
     return decision(format, value_of(format, left) + value_of(format, right), HopArithmetic(format).add(left, right));
 }
 
@@ -264,23 +263,23 @@ std::string draw_bits(const RoundingStep& step) {
     }
     const Rounding rounding = decision(step.format, exact, step.result);
     const Dyadic result = value_of(step.format, step.result);
-    const bool is_exact = rounding.way == Rounding::Way::exact;
+    const bool is_exact = rounding.kind == Rounding::Kind::exact;
 
-    // Columns are weights, from 2^top down to 2^low; the bar stands behind 2^last.
+    // Columns are weights, from 2^top down to 2^low; the bar is after 2^last.
     int top = 1 - t.bias(), low = 0;
     for (const Dyadic& each : {exact, result})
         if (sign(each) != 0) top = std::max(top, leading(each));
-    bool nothing = true;
+    bool all_zero = true;
     for (const Dyadic& term : terms) {
         if (sign(term) == 0) continue;
         top = std::max(top, leading(term));
         const int lowest = static_cast<int>(lsb(cpp_int(abs(term.significand)))) + term.exponent;
-        low = nothing ? lowest : std::min(low, lowest);
-        nothing = false;
+        low = all_zero ? lowest : std::min(low, lowest);
+        all_zero = false;
     }
     int last = sign(exact) == 0 ? top - t.fraction_bits : last_kept(t, exact);
-    // Where nothing is lost the bar may stand as soon as all bits are shown.
-    if (is_exact) last = std::max(last, std::min(nothing ? last : low, top - t.fraction_bits));
+    // Of an exact sum the bar comes after the last nonzero bit.
+    if (is_exact) last = std::max(last, std::min(all_zero ? last : low, top - t.fraction_bits));
     constexpr int max_lost = 12;
     const auto digits = [&](const Dyadic& x) {
         std::string text = sign(x) < 0 ? "-" : " ";
@@ -314,7 +313,7 @@ std::string draw_bits(const RoundingStep& step) {
             row(i == 0 ? ' ' : '+', digits(terms[i]), tail(terms[i]), named(step.terms[i].first, step.terms[i].second));
     if (is_exact) return text + row('=', digits(exact), tail(exact), named(step.format, step.result) + ", exact");
     text += row('=', digits(exact), tail(exact), decimal(exact) + " exactly");
-    text += fmt::format("{:{}}^ {}\n", "", 3 + digits(exact).size(), str(rounding.way));
+    text += fmt::format("{:{}}^ {}\n", "", 3 + digits(exact).size(), str(rounding.kind));
     return text + row('>', digits(result), "", named(step.format, step.result));
 }
 
@@ -378,7 +377,7 @@ Explanation explain(const SumRule& rule, const ReductionTree& tree, std::span<co
         else
             explained = sum.bits;
     }
-    ensure(explained == result, "an explanation ends on the bits that it explains");
+    ensure(explained == result, "an explanation ends with the bits of sum_element()");
     return {explainer.take(), result};
 }
 

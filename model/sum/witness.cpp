@@ -1,11 +1,12 @@
-// Why three leaves are enough. Take a subtree C of `a` whose set of leaves is no subtree of `b`; one exists, for a tree
-// is known by the leaf sets of its subtrees. In `b`, the smallest subtree that holds all of C also holds a leaf k
-// outside of C, and both of its operands hold a leaf of C: i and j.
+// Why three leaves are enough: let C be a subtree of `a` whose leaf set is not that of a subtree of `b`. It exists,
+// because the leaf sets of its subtrees determine a tree. In `b`, the smallest subtree that contains all of C also
+// contains a leaf k outside of C, and each of its operands contains a leaf of C: i and j.
 //
 //   a:  ((.. i .. j ..) .. k ..)           b:  ((.. i .. k ..) (.. j ..))
-//         ^ C                                       ^ i + k comes before j
+//         ^ C                                       ^ i + k is added before j
 //
-// With M on i, -M on j, 1 on k and +0 elsewhere, `a` cancels M first and keeps the 1, `b` loses the 1 in M first.
+// With M on i, -M on j, 1 on k and +0 elsewhere, `a` cancels M first and keeps the 1; `b` adds the 1 to M first, which
+// absorbs it.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/sum/witness.hpp"
 
@@ -18,11 +19,12 @@
 #include "model/arithmetic/hop_arithmetic.hpp"
 #include "model/sum/draw_tree.hpp"
 #include "model/support/error.hpp"
+#include "model/support/text.hpp"
 
 namespace samesum {
 namespace {
 
-/// splitmix64's finalizer: a leaf set's fingerprint is the XOR of its leaves'.
+/// splitmix64's finalizer. The fingerprint of a leaf set is the XOR of the fingerprints of its leaves.
 std::uint64_t fingerprint(std::int32_t rank) {
     std::uint64_t x = (static_cast<std::uint64_t>(rank) + 1) * 0x9e3779b97f4a7c15;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -30,13 +32,13 @@ std::uint64_t fingerprint(std::int32_t rank) {
     return x ^ (x >> 31);
 }
 
-/// A subtree is a stretch of the postfix program: [begin, end), its right operand beginning at `middle`.
+/// A subtree is a range [begin, end) of the postfix program; its right operand begins at `middle`.
 struct Subtree {
     std::size_t begin, middle, end;
     std::uint64_t leaves;
 };
 
-/// Every subtree of two or more leaves, smaller ones before those that hold them.
+/// All subtrees of two or more leaves; a subtree comes before those that contain it.
 std::vector<Subtree> subtrees(std::span<const std::int32_t> postfix) {
     std::vector<Subtree> found, open;
     for (std::size_t i = 0; i < postfix.size(); ++i) {
@@ -56,27 +58,17 @@ std::span<const std::int32_t> within(const ReductionTree& tree, std::size_t begi
     return tree.postfix().subspan(begin, end - begin);
 }
 
-/// The lowest rank in a stretch that is, or is not, a member.
-std::optional<int> lowest(std::span<const std::int32_t> stretch, const std::vector<bool>& members, bool member) {
+/// The lowest rank in a range of the program that is, or is not, a member.
+std::optional<int> lowest(std::span<const std::int32_t> range, const std::vector<bool>& members, bool member) {
     std::optional<int> found;
-    for (const std::int32_t code : stretch)
+    for (const std::int32_t code : range)
         if (code != ReductionTree::add && members[static_cast<std::size_t>(code)] == member &&
             (!found || code < *found))
             found = code;
     return found;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-    std::vector<std::string> lines;
-    for (std::size_t begin = 0; begin < text.size();) {
-        const std::size_t end = std::min(text.find('\n', begin), text.size());
-        lines.push_back(text.substr(begin, end - begin));
-        begin = end + 1;
-    }
-    return lines;
-}
-
-/// Columns on a terminal: bytes that begin a character of UTF-8.
+/// Columns on a terminal: the number of UTF-8 characters.
 std::size_t columns(const std::string& line) {
     return static_cast<std::size_t>(
         std::count_if(line.begin(), line.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
@@ -105,7 +97,7 @@ std::optional<Bracketing> different_bracketing(const ReductionTree& a, const Red
             members[static_cast<std::size_t>(code)] = true;
             ++size;
         }
-    // Counted from the left, so that how many members a stretch of b holds is one subtraction.
+    // Prefix sums: the number of members in a range of b is a difference.
     std::vector<std::size_t> before(b.postfix().size() + 1);
     for (std::size_t i = 0; i < b.postfix().size(); ++i) {
         const std::int32_t code = b.postfix()[i];
@@ -113,18 +105,18 @@ std::optional<Bracketing> different_bracketing(const ReductionTree& a, const Red
     }
     const auto holder = std::find_if(of_b.begin(), of_b.end(),
                                      [&](const Subtree& s) { return before[s.end] - before[s.begin] == size; });
-    ensure(holder != of_b.end(), "the whole tree holds every leaf");
+    ensure(holder != of_b.end(), "the whole tree contains every leaf");
     const auto plus = lowest(within(b, holder->begin, holder->middle), members, true);
     const auto minus = lowest(within(b, holder->middle, holder->end), members, true);
     const auto one = lowest(within(b, holder->begin, holder->end), members, false);
-    ensure(plus && minus && one, "a leaf set that is no subtree is held by a larger one, on both sides");
+    ensure(plus && minus && one, "both operands of the enclosing subtree have a member");
     return Bracketing{std::min(*plus, *minus), std::max(*plus, *minus), *one};
 }
 
 Bits absorption_threshold(Format format) {
     const FormatTraits& t = traits(format);
-    ensure(t.is_float, "integers swallow nothing");
-    // 2^p swallows 1 by the tie, but -2^p + 1 is exact below the power of two: one more doubling.
+    ensure(t.is_float, "integers absorb nothing");
+    // 2^p absorbs 1 by a tie, but -2^p + 1 is exact below the power of two: twice as large.
     return t.one() + (static_cast<Bits>(t.precision() + 1) << t.fraction_bits);
 }
 
@@ -165,8 +157,10 @@ std::string tell_apart(const ReductionTree& a, const ReductionTree& b, Format fo
         const Bits bits =
             evaluate<Bits>(tree, leaves, [&](Bits left, Bits right) { return arithmetic.add(left, right); });
         const std::string caption = label.empty() ? shortened(tree, 60) : fmt::format("{}", label);
-        return lines_of(
-            fmt::format("{} makes {} ({})\n{}", caption, decimal(format, bits), hex(format, bits), draw_text(tree)));
+        const std::string drawn =
+            fmt::format("{} makes {} ({})\n{}", caption, decimal(format, bits), hex(format, bits), draw_text(tree));
+        const std::vector<std::string_view> lines = lines_of(drawn);
+        return std::vector<std::string>(lines.begin(), lines.end());
     };
     const std::vector<std::string> left = column(a, label_a), right = column(b, label_b);
     std::size_t width = 0;

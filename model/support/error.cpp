@@ -1,4 +1,4 @@
-// The one place where a broken invariant of ours turns into an exception.
+// Turns a violated invariant into an exception.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/support/error.hpp"
 

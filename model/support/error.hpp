@@ -1,4 +1,5 @@
-// What can go wrong and who is to blame: the user (UsageError), us (ensure), or nobody (Inconclusive).
+// Errors by cause: wrong input (UsageError), a defect in samesum (ensure), or no possible answer (Inconclusive); exit
+// codes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,17 +17,17 @@ enum class Exit : int {
     inconclusive = 3,    ///< no device, time-out, solver says unknown, order not observable
 };
 
-/// The user's input is wrong. The message is one line: what, where, what would be right.
+/// The user's input is wrong. The message is one line: what is wrong, where, what is expected.
 struct UsageError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// The question is fair but cannot be answered here; the message says why.
+/// The input is right, but the question cannot be answered; the message says why.
 struct Inconclusive : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// Our own mistake: throws std::logic_error naming the place. On in every build.
+/// A defect in samesum: throws std::logic_error naming the source location. Enabled in every build.
 void ensure(bool condition, const char* what, std::source_location where = std::source_location::current());
 
 }  // namespace samesum

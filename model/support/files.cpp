@@ -1,4 +1,4 @@
-// A reader of a file sees the old text or the new one, never half of it.
+// Writes to a temporary file and renames it.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/support/files.hpp"
 
@@ -24,7 +24,7 @@ void write_file(const std::string& file, std::string_view text) {
         std::fwrite(text.data(), 1, text.size(), stdout);
         return;
     }
-    // A neighbour first, then renamed: a reader sees the old file or the new one, never half of it.
+    // Written next to the file, then renamed: a reader sees the old file or the new one, never a part.
     const std::string fresh = fmt::format("{}.{}.tmp", file, ::getpid());
     std::ofstream stream(fresh, std::ios::binary);
     stream << text;
@@ -38,8 +38,12 @@ void write_file(const std::string& file, std::string_view text) {
     }
 }
 
+std::string json_text(const nlohmann::ordered_json& document) {
+    return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 void write_json(const std::string& file, const nlohmann::ordered_json& document) {
-    write_file(file, document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    write_file(file, json_text(document));
 }
 
 std::string read_file(const std::string& file) {

@@ -1,4 +1,5 @@
-// Launchers nest: torchrun runs under srun, and Open MPI and MPICH start their daemons by it. The innermost one counts.
+// Launchers can be nested: torchrun runs under srun, and Open MPI and MPICH start their daemons with srun. The
+// innermost launcher applies.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/support/launcher.hpp"
 
@@ -6,13 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <cstdint>
-#include <cstdlib>
 #include <fstream>
 
 #include "model/support/error.hpp"
+#include "model/support/hash.hpp"
+#include "model/support/numbers.hpp"
+#include "model/support/text.hpp"
 
 extern char** environ;
 
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int max_ranks = 100'000;
 
-/// A launcher's variables, read with errors that say whose they are.
+/// Reads a launcher's variables; errors name the launcher and the rank.
 class Variables {
 public:
     Variables(const Environment& environment, std::string launcher)
@@ -35,18 +35,15 @@ public:
         const std::string* const value = find(name);
         return value == nullptr ? "" : *value;
     }
-    /// A number that must be there.
+    /// A required number.
     [[nodiscard]] int number(std::string_view name, int min, int max) const {
         const std::string* const value = find(name);
         if (value == nullptr)
-            throw UsageError(fmt::format("{}{}: {} is not set; a number would be right", launcher_, whose_, name));
-        int result = 0;
-        const char* const end = value->data() + value->size();
-        const auto [stop, error] = std::from_chars(value->data(), end, result);
-        if (error != std::errc{} || stop != end || result < min || result > max)
-            throw UsageError(
-                fmt::format("{}{}: {}={}; {} to {} would be right", launcher_, whose_, name, *value, min, max));
-        return result;
+            throw UsageError(fmt::format("{}{}: {} is not set: expected a number", launcher_, rank_, name));
+        const auto result = integer_in<int>(*value);
+        if (!result || *result < min || *result > max)
+            throw UsageError(fmt::format("{}{}: {}={}: expected {} to {}", launcher_, rank_, name, *value, min, max));
+        return *result;
     }
     [[nodiscard]] int number_or(std::string_view name, int otherwise, int min, int max) const {
         return find(name) == nullptr ? otherwise : number(name, min, max);
@@ -58,16 +55,16 @@ public:
         Launch result;
         result.launcher = launcher_;
         result.rank = number(rank, 0, max_ranks);
-        whose_ = fmt::format(" rank {}", result.rank);
+        rank_ = fmt::format(" rank {}", result.rank);
         result.ranks = number(ranks, 1, max_ranks);
         if (result.rank >= result.ranks)
-            throw UsageError(fmt::format("{}: {}={} {}={}: a rank is 0 to {}", launcher_, rank, result.rank, ranks,
-                                         result.ranks, result.ranks - 1));
+            throw UsageError(fmt::format("{}: {}={} {}={}: expected a rank from 0 to {}", launcher_, rank, result.rank,
+                                         ranks, result.ranks, result.ranks - 1));
         result.local_rank = number(local_rank, 0, max_ranks);
         if (find(local_ranks) != nullptr) {
             const int here = number(local_ranks, 1, result.ranks);
             if (result.local_rank >= here)
-                throw UsageError(fmt::format("{}{}: {}={} {}={}: a rank on its host is 0 to {}", launcher_, whose_,
+                throw UsageError(fmt::format("{}{}: {}={} {}={}: expected a local rank from 0 to {}", launcher_, rank_,
                                              local_rank, result.local_rank, local_ranks, here, here - 1));
             result.one_host = here == result.ranks;
         }
@@ -76,14 +73,8 @@ public:
 
 private:
     const Environment& environment_;
-    std::string launcher_, whose_;
+    std::string launcher_, rank_;
 };
-
-std::uint32_t hash(std::string_view text) {
-    std::uint32_t value = 2166136261;  // FNV-1a
-    for (const char letter : text) value = (value ^ static_cast<unsigned char>(letter)) * 16777619;
-    return value;
-}
 
 bool is_launcher(std::string_view word) {
     return word == "auto" || word == "none" || word == "torchrun" || word == "mpi" || word == "slurm";
@@ -92,7 +83,7 @@ bool is_launcher(std::string_view word) {
 Launch torchrun(const Environment& environment) {
     Variables read(environment, "torchrun");
     Launch launch = read.launch("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
-    // The port itself belongs to torchrun's store. A job that it starts again is another one.
+    // The port itself is used by torchrun's store. A restarted job counts as another job.
     launch.job = fmt::format("{}:{}:{}", read.text("TORCHELASTIC_RUN_ID"), read.number("MASTER_PORT", 1, 65535),
                              read.text("TORCHELASTIC_RESTART_COUNT"));
     launch.hosts = {read.text("MASTER_ADDR")};
@@ -104,8 +95,8 @@ Launch open_mpi(const Environment& environment) {
     Launch launch = read.launch("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                                 "OMPI_COMM_WORLD_LOCAL_SIZE");
     launch.job = read.text(read.find("PMIX_NAMESPACE") != nullptr ? "PMIX_NAMESPACE" : "OMPI_MCA_ess_base_jobid");
-    // No variable names rank 0's host. It is an allocation's first, or else the one that mpirun runs on, whose
-    // addresses stand in "927662080.0;tcp://192.0.2.2,10.0.0.2:53739;tcp6://...".
+    // No variable names rank 0's host. It is the first host of the allocation, or else the host of mpirun, whose
+    // addresses are listed in "927662080.0;tcp://192.0.2.2,10.0.0.2:53739;tcp6://...".
     if (const std::string* const nodes = read.find("SLURM_JOB_NODELIST")) {
         launch.hosts = {first_host(*nodes)};
     } else {
@@ -113,11 +104,8 @@ Launch open_mpi(const Environment& environment) {
         if (const std::size_t begin = uri.find("tcp://"); begin != std::string::npos) {
             uri = uri.substr(begin + 6);
             uri = uri.substr(0, uri.find(':'));
-            for (std::size_t from = 0; from <= uri.size();) {
-                const std::size_t end = std::min(uri.find(',', from), uri.size());
-                if (end > from) launch.hosts.push_back(uri.substr(from, end - from));
-                from = end + 1;
-            }
+            for (const std::string_view host : split(uri, ','))
+                if (!host.empty()) launch.hosts.emplace_back(host);
         }
     }
     return launch;
@@ -154,7 +142,7 @@ void set_rendezvous(Launch& launch, const Environment& environment) {
         if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
         const Environment port{{name, colon == std::string::npos ? "" : where->substr(colon + 1)}};
         if (colon == std::string::npos || host.empty() || port.at(name).empty())
-            throw UsageError(fmt::format("{}={}; host:port would be right", name, *where));
+            throw UsageError(fmt::format("{}={}: expected host:port", name, *where));
         launch.port = Variables(port, fmt::format("the port of {}", *where)).number(name, 1, 65535);
         launch.hosts = {host};
         launch.port_is_given = true;
@@ -162,12 +150,11 @@ void set_rendezvous(Launch& launch, const Environment& environment) {
     }
     if (launch.one_host) launch.hosts = {"127.0.0.1"};
     if (launch.hosts.empty() || launch.hosts.front().empty())
-        throw UsageError(fmt::format(
-            "{} rank {}: its variables do not say on which host rank 0 is; SAMESUM_RENDEZVOUS=HOST:PORT on all ranks "
-            "would be right",
-            launch.launcher, launch.rank));
-    // Above the well-known ports, below those that systems hand out.
-    launch.port = 20000 + static_cast<int>(hash(launch.job) % 11000);
+        throw UsageError(
+            fmt::format("{} rank {}: the host of rank 0 is unknown: expected SAMESUM_RENDEZVOUS=HOST:PORT on all ranks",
+                        launch.launcher, launch.rank));
+    // Above the well-known ports, below the ephemeral ports.
+    launch.port = 20000 + static_cast<int>(fnv1a(launch.job) % 11000);
 }
 
 }  // namespace
@@ -199,7 +186,7 @@ std::string launcher_flag(std::span<const std::string> arguments) {
 
 void check_launcher(std::string_view word) {
     if (!is_launcher(word))
-        throw UsageError(fmt::format("--launcher '{}'; auto, none, torchrun, mpi or slurm would be right", word));
+        throw UsageError(fmt::format("--launcher '{}': expected auto, none, torchrun, mpi or slurm", word));
 }
 
 std::optional<Launch> this_launch(std::span<const std::string> arguments) {
@@ -215,7 +202,7 @@ Environment this_environment() {
         if (equals != std::string_view::npos) environment.emplace(text.substr(0, equals), text.substr(equals + 1));
     }
     if (environment.count("PMI_RANK") == 0) return environment;
-    // "pid (name) state parent ...": up to the proxy, however many shells stand between.
+    // "pid (name) state parent ...": follows the parents to the proxy, through any shells.
     for (int pid = ::getppid(); pid > 1;) {
         std::ifstream stat(fmt::format("/proc/{}/stat", pid));
         std::string line, state;
@@ -226,9 +213,10 @@ Environment this_environment() {
             environment["SAMESUM_HYDRA_PROXY"] = std::to_string(pid);
             break;
         }
-        int parent = 0;
-        if (std::from_chars(line.data() + close + 4, line.data() + line.size(), parent).ec != std::errc{}) break;
-        pid = parent;
+        const std::string_view fields = std::string_view(line).substr(close + 4);
+        const auto parent = integer_in<int>(fields.substr(0, fields.find(' ')));
+        if (!parent) break;
+        pid = *parent;
     }
     return environment;
 }
@@ -241,7 +229,7 @@ std::optional<Launch> launch_of(const Environment& environment, std::string_view
     const auto wanted = [&](std::string_view word, bool there) {
         return launcher == word || (launcher == "auto" && there);
     };
-    // The steps of an allocation itself, its batch script and its interactive shell, have numbers from here on.
+    // Step ids from here on are those of the allocation itself: its batch script and its interactive shell.
     constexpr std::string_view first_special_step = "4294967290";
     const bool step = has("SLURM_STEP_ID") && has("SLURM_PROCID") &&
                       !(environment.find("SLURM_STEP_ID")->second.size() >= first_special_step.size() &&
@@ -254,7 +242,7 @@ std::optional<Launch> launch_of(const Environment& environment, std::string_view
         launch = torchrun(environment);
     else if (wanted("mpi", has("OMPI_COMM_WORLD_RANK")) && (has("OMPI_COMM_WORLD_RANK") || !has("PMI_RANK")))
         launch = open_mpi(environment);
-    // srun --mpi=pmi2 sets PMI_RANK, too, but is no Hydra.
+    // srun --mpi=pmi2 also sets PMI_RANK, without Hydra.
     else if (wanted("mpi", has("PMI_RANK") && (has("MPI_LOCALRANKID") || !step)))
         launch = mpich(environment);
     else if (wanted("slurm", step))
@@ -263,10 +251,10 @@ std::optional<Launch> launch_of(const Environment& environment, std::string_view
     set_rendezvous(*launch, environment);
     if (has("SAMESUM_JOIN_SECONDS")) {
         const std::string& text = environment.find("SAMESUM_JOIN_SECONDS")->second;
-        char* end = nullptr;
-        launch->timeout_s = std::strtod(text.c_str(), &end);
-        if (*end != '\0' || !(launch->timeout_s > 0) || !std::isfinite(launch->timeout_s))
-            throw UsageError(fmt::format("SAMESUM_JOIN_SECONDS={}; seconds, more than 0, would be right", text));
+        const auto seconds = real_in(text);
+        if (!seconds || *seconds <= 0)
+            throw UsageError(fmt::format("SAMESUM_JOIN_SECONDS={}: expected seconds, more than 0", text));
+        launch->timeout_s = *seconds;
     }
     return launch;
 }

@@ -9,6 +9,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "model/support/text.hpp"
+
 namespace samesum {
 
 std::string_view name(Verdict verdict) {
@@ -19,7 +21,7 @@ std::string_view name(Verdict verdict) {
 Verdict parse_verdict(std::string_view word) {
     for (const Verdict verdict : {Verdict::upheld, Verdict::refuted, Verdict::inconclusive})
         if (word == name(verdict)) return verdict;
-    throw UsageError(fmt::format("unknown verdict '{}'; one of: upheld, refuted, inconclusive", word));
+    throw UsageError(fmt::format("unknown verdict '{}': expected one of: upheld, refuted, inconclusive", word));
 }
 
 void to_json(nlohmann::ordered_json& json, const Evidence& e) {
@@ -34,13 +36,13 @@ void to_json(nlohmann::ordered_json& json, const Evidence& e) {
 Evidence evidence_from_json(const nlohmann::ordered_json& json) {
     const auto text = [&](const char* field) -> std::string {
         if (!json.is_object() || !json.contains(field) || !json.at(field).is_string())
-            throw UsageError(fmt::format("a ledger line without the text field '{}'", field));
+            throw UsageError(fmt::format("a ledger line: expected a text field '{}'", field));
         return json.at(field).get<std::string>();
     };
     const auto verdict = [&](const char* field) {
         const std::string word = text(field);
         if (word.find_first_of("\n\r") != std::string::npos)
-            throw UsageError(fmt::format("a ledger line whose '{}' has a line break", field));
+            throw UsageError(fmt::format("a ledger line: '{}' has a line break: expected one line", field));
         return parse_verdict(word);
     };
     Evidence e{text("claim"),      text("sentence"), text("scope"),   verdict("expected"), verdict("verdict"),
@@ -89,11 +91,7 @@ std::string format_ledger(std::span<const Evidence> ledger, bool colour, std::st
         if (e.witness.empty() && !unclear) continue;
         text += fmt::format("\n{}: {}\n", e.claim, e.sentence);
         if (unclear) text += fmt::format("  {}\n", e.detail);
-        for (std::size_t begin = 0; begin < e.witness.size();) {
-            const std::size_t end = std::min(e.witness.find('\n', begin), e.witness.size());
-            text += fmt::format("  {}\n", e.witness.substr(begin, end - begin));
-            begin = end + 1;
-        }
+        for (const std::string_view line : lines_of(e.witness)) text += fmt::format("  {}\n", line);
         if (!e.replay.empty()) text += fmt::format("  replay: {}\n", e.replay);
     }
     if (!notes.empty()) text += fmt::format("\n{}", notes);

@@ -12,7 +12,7 @@
 namespace samesum {
 namespace {
 
-/// One line for what Boost.Program_options found wrong.
+/// An error of Boost.Program_options in one line.
 std::string one_line(const po::error& error) {
     std::string text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');
@@ -28,7 +28,7 @@ Options::Options(std::string usage, std::string summary, std::vector<std::string
 
 Options& Options::with_json() {
     add()("json", po::value<std::string>()->value_name("FILE"),
-          "also write the answer as JSON ('-': to stdout instead)");
+          "also write the answer as JSON ('-': on stdout, in place of the text)");
     return *this;
 }
 
@@ -43,7 +43,7 @@ bool Options::parse(std::span<const std::string> arguments) {
     po::options_description all;
     all.add(flags_).add(hidden_);
     try {
-        // No guessing: "--rank" must not silently mean "--ranks".
+        // Abbreviations are off: "--rank" must not silently mean "--ranks".
         const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
         const po::parsed_options parsed =
             po::command_line_parser(std::vector<std::string>(arguments.begin(), arguments.end()))
@@ -51,20 +51,20 @@ bool Options::parse(std::span<const std::string> arguments) {
                 .positional(positional_)
                 .style(style)
                 .run();
-        // Boost reads -1 as the largest unsigned number.
+        // Boost would read -1 as the largest unsigned number.
         for (const po::option& option : parsed.options) {
             if (option.string_key.empty() || option.value.empty() || !option.value.front().starts_with('-')) continue;
             const po::value_semantic* semantic = all.find(option.string_key, false).semantic().get();
             if (dynamic_cast<const po::typed_value<std::uint64_t>*>(semantic) != nullptr)
-                throw UsageError(fmt::format("--{} {}: a number of 0 or more would be right", option.string_key,
-                                             option.value.front()));
+                throw UsageError(
+                    fmt::format("--{} {}: expected a number of 0 or more", option.string_key, option.value.front()));
         }
         po::store(parsed, values_);
         po::notify(values_);
     } catch (const po::too_many_positional_options_error&) {
         throw UsageError(positional_name_.empty()
-                             ? "takes flags only, e.g. --ranks 4; see --help"
-                             : fmt::format("too many words; it takes {}; see --help", positional_name_));
+                             ? "expected flags only, e.g. --ranks 4; see --help"
+                             : fmt::format("too many words: expected {}; see --help", positional_name_));
     } catch (const po::error& error) {
         throw UsageError(one_line(error) + "; see --help");
     }

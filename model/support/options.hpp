@@ -23,7 +23,7 @@ public:
     /// add()("ranks", po::value<int>(), "number of ranks")(...);
     po::options_description_easy_init add() { return flags_.add_options(); }
     Options& with_json();
-    /// Words that are no flags; at most `most` of them (-1: any number).
+    /// Words that are not flags; at most `max` of them (-1: any number).
     Options& positional(const char* what, int max);
 
     /// False when --help was printed and nothing is left to do. Throws UsageError for a wrong flag or value.
@@ -51,8 +51,8 @@ private:
     po::variables_map values_;
 };
 
-/// The arguments with every flag that `changes` names replaced by its value there: a second call described by what is
-/// different about it.
+/// The arguments with each flag that `changes` names replaced by its value there: a second call, described by its
+/// differences.
 [[nodiscard]] std::vector<std::string> with_changes(std::span<const std::string> arguments,
                                                     const std::vector<std::string>& changes);
 

@@ -1,4 +1,4 @@
-// Everything that a user sees of an error is made here.
+// Errors reach the user here: one line on stderr, and an exit code.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/support/program.hpp"
 
@@ -38,7 +38,7 @@ Exit dispatch(std::string_view group, std::span<const std::string> arguments, st
     if (arguments.empty() || arguments.front() == "--help" || arguments.front() == "help") {
         print_commands(group, commands);
         if (!arguments.empty()) return Exit::as_claimed;
-        throw UsageError(fmt::format("samesum {} needs a command from the list above", group));
+        throw UsageError(fmt::format("samesum {}: expected a command from the list above", group));
     }
     for (const Command& command : commands)
         if (command.name == arguments.front()) return command.run(arguments.subspan(1));
@@ -71,7 +71,7 @@ int run_program(int argc, char** argv, std::span<const Command> commands,
         if (std::count(command.begin(), command.end(), ' ') == 2) break;
         command += " " + word;
     }
-    const auto complain = [&](const char* what, Exit code) {
+    const auto report = [&](const char* what, Exit code) {
         std::fflush(stdout);
         fmt::print(stderr, "{}: {}\n", command, what);
         return static_cast<int>(code);
@@ -79,18 +79,18 @@ int run_program(int argc, char** argv, std::span<const Command> commands,
     try {
         const Exit code = dispatch("", arguments, commands);
         std::cout.flush();
-        // An earlier write may have failed, too, and left nothing for this one to flush.
+        // An earlier write may have failed and left nothing to flush now.
         if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
             throw Inconclusive(fmt::format("cannot write the answer: {}", std::strerror(errno)));
         return static_cast<int>(code);
     } catch (const UsageError& error) {
-        return complain(error.what(), Exit::usage);
+        return report(error.what(), Exit::usage);
     } catch (const Inconclusive& error) {
-        return complain(error.what(), Exit::inconclusive);
+        return report(error.what(), Exit::inconclusive);
     } catch (const std::bad_alloc&) {
-        return complain("out of memory", Exit::inconclusive);
+        return report("out of memory", Exit::inconclusive);
     } catch (const std::exception& error) {
-        return complain(error.what(), Exit::not_as_claimed);
+        return report(error.what(), Exit::not_as_claimed);
     }
 }
 

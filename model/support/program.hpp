@@ -21,13 +21,13 @@ struct Command {
 
 /// The body of main: picks the command, turns errors into one line on stderr and the right exit code.
 /// Groups nest: a command may call dispatch() with its own table.
-/// `--version` prints the versions of what every program is built with, and `more`: name and version.
+/// `--version` prints the versions of the libraries that every program is built with, then `more`: name and version.
 [[nodiscard]] int run_program(int argc, char** argv, std::span<const Command> commands,
                               std::span<const std::pair<std::string, std::string>> more = {});
 [[nodiscard]] Exit dispatch(std::string_view group, std::span<const std::string> arguments,
                             std::span<const Command> commands);
 
-/// Of samesum: "1.2.3".
+/// The version of samesum: "1.2.3".
 [[nodiscard]] std::string_view version();
 
 }  // namespace samesum

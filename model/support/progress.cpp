@@ -1,4 +1,4 @@
-// Rewritten in place on a terminal, a line every 30 s elsewhere.
+// A terminal is recognised by isatty(); NO_COLOR turns off colours only.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/support/progress.hpp"
 

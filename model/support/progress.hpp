@@ -7,7 +7,7 @@
 
 namespace samesum {
 
-/// Is this stream a terminal, and has the user not asked for no colour (NO_COLOR)?
+/// Whether the stream is a terminal and NO_COLOR is not set.
 [[nodiscard]] bool colourful(int file_descriptor);
 
 /// A status line on stderr for long work: rewritten in place on a terminal, one plain line every 30 s elsewhere.

@@ -1,5 +1,5 @@
-// One thread, one poll() over the children's pipes. A child leads a process group of its own, so that killing the group
-// ends its children too; and it dies with its parent.
+// One thread polls the children's pipes. Each child leads a process group, so that killing the group also kills its
+// children; a child is killed when its parent dies.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/support/subprocess.hpp"
 
@@ -41,11 +41,11 @@ void write_all(int file_descriptor, std::string_view text) {
     }
 }
 
-/// Starts a child that runs `body` with the writing end of a pipe and leaves with what it returns.
+/// Starts a child that runs `body` with the write end of a pipe and exits with its result.
 Child start(std::size_t index, double limit, const std::function<int(int)>& body) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) throw Inconclusive(fmt::format("cannot open a pipe: {}", std::strerror(errno)));
-    std::fflush(stdout);  // else the child would carry, and might print, what waits here
+    std::fflush(stdout);  // else the child inherits, and may print, the buffered output
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
     if (pid < 0) {
@@ -56,18 +56,18 @@ Child start(std::size_t index, double limit, const std::function<int(int)>& body
     if (pid == 0) {
         ::setpgid(0, 0);
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (::getppid() != parent) ::_exit(1);  // the parent died before it could be watched
-        // Handlers of the parent's (a test runner's, say) would act on the parent's behalf.
+        if (::getppid() != parent) ::_exit(1);  // the parent died before prctl()
+        // The parent's signal handlers (e.g. a test runner's) must not run in the child.
         for (const int each : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGINT, SIGTERM}) ::signal(each, SIG_DFL);
         ::close(ends[0]);
         ::_exit(body(ends[1]));
     }
-    ::setpgid(pid, pid);  // whoever comes first
+    ::setpgid(pid, pid);  // in both processes: either may run first
     ::close(ends[1]);
     return {index, pid, ends[0], monotonic_seconds(), limit};
 }
 
-/// Reads what there is; false at the end.
+/// Reads the available bytes; false at the end.
 bool receive(Child& child) {
     char buffer[65536];
     const ssize_t got = ::read(child.pipe, buffer, sizeof buffer);
@@ -75,7 +75,7 @@ bool receive(Child& child) {
     return got > 0 || (got < 0 && errno == EINTR);
 }
 
-/// Waits for the child and closes what belonged to it.
+/// Waits for the child and closes its pipe.
 int reap(Child& child) {
     ::close(child.pipe);
     int status = 0;
@@ -90,8 +90,7 @@ void kill_group(const Child& child) {
 
 double left_of(const Child& child) { return child.started + child.limit - monotonic_seconds(); }
 
-/// Waits until some child has something to say or is out of time; returns those that are done, and whether they timed
-/// out.
+/// Waits until a child has output, ends or times out; returns the children that are done, and whether they timed out.
 struct Done {
     std::size_t child;
     bool timed_out;
@@ -123,7 +122,7 @@ ChildResult result_of(const Child& child, int status, bool timed_out) {
     else if (WIFSIGNALED(status))
         result.why = fmt::format("ended by signal {}", WTERMSIG(status));
     else if (child.received.empty() || WEXITSTATUS(status) != 0)
-        result.why = fmt::format("left with exit code {} and no answer", WEXITSTATUS(status));
+        result.why = fmt::format("exited with code {} and no answer", WEXITSTATUS(status));
     else if (child.received.front() == thrown)
         result.why = child.received.substr(1);
     else
@@ -153,7 +152,7 @@ std::vector<ChildResult> run_jobs(std::span<const Job> jobs, int parallel,
         const std::vector<Done> done = wait_for(children);
         for (auto which = done.rbegin(); which != done.rend(); ++which) {
             Child& child = children[which->child];
-            if (which->timed_out) kill_group(child);  // else its pipe has ended: it is leaving
+            if (which->timed_out) kill_group(child);  // else it closed its pipe: it is exiting
             const int status = reap(child);
             results[child.index] = result_of(child, status, which->timed_out);
             if (finished) finished(child.index, results[child.index]);
@@ -186,7 +185,7 @@ ProgramResult run_executable(const std::vector<std::string>& words, double limit
     std::vector<Done> done;
     while (done.empty()) done = wait_for(children);
     Child& child = children.front();
-    // A program that closed its output may still be at work; its exit code is waited for within the limit as well.
+    // A program that closed its output may still run; waits for its exit code, also within the limit.
     int status = 0;
     bool timed_out = done.front().timed_out;
     while (!timed_out && ::waitpid(child.pid, &status, WNOHANG) == 0) {

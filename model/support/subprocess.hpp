@@ -1,4 +1,4 @@
-// Work in a child process: the only way to end a solver, or any program, when its time is up.
+// Work in a child process: the only way to stop a solver, or any program, at a time limit.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,32 +10,32 @@
 
 namespace samesum {
 
-/// What became of a child.
+/// The outcome of a child process.
 struct ChildResult {
-    std::optional<std::string> output;  ///< what it returned; nothing when it failed or was ended
-    std::string why;                    ///< "no answer within 5 s", "ended by signal 11", or what it threw
+    std::optional<std::string> output;  ///< what it returned; std::nullopt if it failed or was killed
+    std::string why;  ///< "no answer within 5 s", "ended by signal 11", or the message of its exception
     double seconds = 0;
 };
 
-/// A piece of work. The function runs in a fork of this process, so what it changes is not seen here; only the text it
-/// returns comes back. At `limit` seconds (0: none) the child is killed, whatever it is doing, its own children too.
+/// A function to run in a fork of this process: its side effects stay there; only the returned text comes back. At
+/// `limit` seconds (0: none) the child and its own children are killed.
 struct Job {
     std::string name;
     std::function<std::string()> work;
     double limit = 0;
 };
 
-/// Runs the jobs, `parallel` at a time; results are in the jobs' order. `finished(i, result)` hears of each as it ends.
-/// Forks, so call it from a process with one thread.
+/// Runs the jobs, `parallel` at a time; results are in the jobs' order. `finished(i, result)` is called
+/// as each ends. Forks: call it only from a process with one thread.
 std::vector<ChildResult> run_jobs(std::span<const Job> jobs, int parallel,
                                   const std::function<void(std::size_t, const ChildResult&)>& finished = {});
 
-/// One job by itself.
+/// Runs a single job.
 [[nodiscard]] ChildResult run_in_child(const std::function<std::string()>& work, double limit);
 
 /// A program with arguments (words[0] is its path); its output is what it wrote to stdout, stderr is dropped.
 struct ProgramResult {
-    std::optional<int> exit_code;  ///< nothing when it could not be started, was ended, or ran out of time
+    std::optional<int> exit_code;  ///< std::nullopt if it did not start, was killed, or timed out
     std::string output;
     std::string why;
 };

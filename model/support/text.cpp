@@ -1,4 +1,4 @@
-// Views only: nothing here copies.
+// Returns views of the text; nothing is copied.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/support/text.hpp"
 
@@ -12,6 +12,12 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
         if (end == std::string_view::npos) return pieces;
         text.remove_prefix(end + 1);
     }
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+    std::vector<std::string_view> lines = split(text, '\n');
+    if (lines.back().empty()) lines.pop_back();
+    return lines;
 }
 
 std::string_view trimmed(std::string_view text) {

@@ -1,4 +1,4 @@
-// Small things about text that several readers of it need.
+// Splitting and trimming of text.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,8 +7,11 @@
 
 namespace samesum {
 
-/// The pieces between separators; always at least one, which may be empty.
+/// The pieces between separators; at least one; pieces may be empty.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
+
+/// The lines without their '\n'; a '\n' at the end starts no further line.
+[[nodiscard]] std::vector<std::string_view> lines_of(std::string_view text);
 
 /// Without blanks, tabs and carriage returns at both ends.
 [[nodiscard]] std::string_view trimmed(std::string_view text);

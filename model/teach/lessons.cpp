@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "model/sum/draw_tree.hpp"
 #include "model/sum/rounding_steps.hpp"
 #include "model/support/error.hpp"
+#include "model/support/numbers.hpp"
 #include "model/support/text.hpp"
 
 namespace samesum {
@@ -49,17 +49,14 @@ std::string worked_addition(Format format, Bits left, Bits right) {
     return draw_bits(explain({.format = format}, ReductionTree::parse("(0 1)"), leaves).steps.front());
 }
 
-std::uint64_t number_in(std::string_view answer) {
-    const std::string_view word = trimmed(answer);
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (word.empty() || error != std::errc() || end != word.data() + word.size())
-        throw UsageError(fmt::format("'{}' is no whole number", answer));
-    return number;
+std::uint64_t parse_answer(std::string_view answer) {
+    const auto number = integer_in<std::uint64_t>(trimmed(answer));
+    if (!number) throw UsageError(fmt::format("'{}': expected a whole number", answer));
+    return *number;
 }
 
 Grade grade_number(std::string_view answer, std::uint64_t right, std::string why, std::string hint) {
-    const bool is_right = number_in(answer) == right;
+    const bool is_right = parse_answer(answer) == right;
     return {is_right, is_right ? std::move(why) : std::move(hint)};
 }
 
@@ -68,9 +65,9 @@ Grade grade_difference(const SumRule& rule, const ReductionTree& a, const Reduct
     const std::vector<Bits> values = parse_values(rule.format, answer, static_cast<std::size_t>(a.leaf_count()));
     const Bits left = sum_element(rule, a, values), right = sum_element(rule, b, values);
     if (left != right)
-        return {true, fmt::format("{} makes {}, {} makes {}.", a.str(), with_pattern(rule.format, left), b.str(),
+        return {true, fmt::format("{} gives {}, {} gives {}.", a.str(), with_pattern(rule.format, left), b.str(),
                                   with_pattern(rule.format, right))};
-    return {false, fmt::format("both orders make {}. {}", with_pattern(rule.format, left), hint)};
+    return {false, fmt::format("both orders give {}. {}", with_pattern(rule.format, left), hint)};
 }
 
 }  // namespace samesum

@@ -1,5 +1,4 @@
-// The lessons of `samesum teach`: every number in them comes from the engine when they are made, and so does every
-// claim.
+// The lessons of `samesum teach`. Every number is computed and every claim is checked when a lesson is built.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +14,7 @@
 
 namespace samesum {
 
-/// A paragraph, or lines that are shown as they are.
+/// A paragraph, or preformatted lines.
 struct Passage {
     bool is_figure = false;
     std::string text;  ///< a paragraph is one line; words in `backquotes` are code
@@ -25,59 +24,59 @@ struct Passage {
 
 struct Grade {
     bool right = false;
-    std::string says;  ///< why it is right, or a hint
+    std::string says;  ///< the reason if right, else a hint
 };
 
 struct Exercise {
     std::string task;
-    std::string form;      ///< what an answer looks like: "three values, e.g. '1 2 4'"
+    std::string form;      ///< the format of an answer: "three values, e.g. '1 2 4'"
     std::string solution;  ///< one right answer
-    /// By the engine; throws UsageError for an answer that cannot be read.
+    /// Evaluates an answer; throws UsageError if it cannot be parsed.
     std::function<Grade(std::string_view answer)> grade;
 };
 
-/// What the page's reduction is set to when a lesson is tried out there: a token that moves from one owner to another.
+/// The settings of the page's reduction for a lesson: a token that moves from one owner to another.
 struct Demonstration {
     Format format{};
-    std::string scheme;        ///< one of the page's
+    std::string scheme;        ///< one of the page's schemes
     std::vector<Bits> values;  ///< of ranks 0, 1, ...
     int before = 0, after = 0;
 };
 
 struct Lesson {
-    std::string name;  ///< as in `samesum teach NAME`
+    std::string name;  ///< of `samesum teach NAME`
     std::string title;
     int minutes = 3;
     std::vector<Passage> text;
     std::string question;
     std::vector<Passage> answer;
-    std::string command;  ///< that reproduces what was shown
-    std::string result;   ///< part of what it prints
+    std::string command;  ///< reproduces what the lesson shows
+    std::string result;   ///< part of the output of `command`
     Exercise exercise;
     std::optional<Demonstration> demonstration{};
 };
 
-/// All lessons, in the order in which they are taught. Throws std::logic_error when one claims what no longer holds.
+/// All lessons in teaching order. Throws std::logic_error if a claim of a lesson does not hold.
 [[nodiscard]] std::vector<Lesson> lessons();
 [[nodiscard]] std::vector<Lesson> lessons_of_addition();
 [[nodiscard]] std::vector<Lesson> lessons_of_orders();
 [[nodiscard]] std::vector<Lesson> lessons_of_promises();
 
-// What lessons are written with.
+// Helpers for lessons.
 
-/// leaves added in the tree's order, in the format.
+/// The sum of the leaves in the tree's order, each addition in the format.
 [[nodiscard]] Bits sum_of(Format format, const ReductionTree& tree, std::span<const Bits> leaves);
 /// "256 (0x4380)".
 [[nodiscard]] std::string with_pattern(Format format, Bits bits);
-/// The tree, then each of its additions with bits under bits.
+/// The tree, then each of its additions, aligned bit by bit.
 [[nodiscard]] Passage worked_sum(const SumRule& rule, const ReductionTree& tree, std::span<const Bits> leaves);
-/// One addition, bits under bits.
+/// One addition, aligned bit by bit.
 [[nodiscard]] std::string worked_addition(Format format, Bits left, Bits right);
 /// A whole number. Throws UsageError.
-[[nodiscard]] std::uint64_t number_in(std::string_view answer);
-/// The grade of a number that has one right value.
+[[nodiscard]] std::uint64_t parse_answer(std::string_view answer);
+/// The grade of an exercise with one right number.
 [[nodiscard]] Grade grade_number(std::string_view answer, std::uint64_t right, std::string why, std::string hint);
-/// The grade of values that are to come out differently in two orders.
+/// The grade of an exercise that asks for values on which two orders differ.
 [[nodiscard]] Grade grade_difference(const SumRule& rule, const ReductionTree& a, const ReductionTree& b,
                                      std::string_view answer, std::string hint);
 

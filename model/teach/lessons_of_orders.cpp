@@ -1,4 +1,4 @@
-// Lessons on who adds first: ring, tree and PAT; the owner of a token; position and count.
+// Lessons on the orders of collectives: ring, tree and PAT; the owner of a token; position and count.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr Format bf16 = Format::bfloat16;
 
-/// How many additions a rank's value goes through.
+/// The number of additions that a rank's value goes through.
 int depth_of(const ReductionTree& tree, int rank) {
     struct Part {
         bool holds;
@@ -66,121 +66,139 @@ Lesson who_adds_first() {
         sums += fmt::format("{:<16} {}\n", row.name, with_pattern(bf16, sum));
     }
     ensure(results.size() == rows.size(), "ring, tree and PAT give three results");
-    ensure(deepest(ring) == ranks - 1 && depth_of(ring, 0) == 1, "a ring adds one after the other, the last rank last");
+    ensure(deepest(ring) == ranks - 1 && depth_of(ring, 0) == 1, "a ring adds rank after rank");
 
     Lesson lesson;
     lesson.name = "algorithms";
     lesson.demonstration = {bf16, "reduce_scatter, PAT", values, 1, 0};
-    lesson.title = "Ring, tree, PAT: who adds first";
+    lesson.title = "Ring, tree, PAT: which rank adds first";
     lesson.minutes = 4;
     lesson.text = {
-        prose("Nobody writes the brackets of a collective: NCCL's algorithm does. Along a ring the sum walks from rank "
-              "to rank, each adds its own value, and the rank that receives the result adds last. In a tree every rank "
-              "adds its children's sums to its own value. PAT, NCCL's newer reduce-scatter for one rank a node, grows "
-              "a tree towards each destination. Eight ranks, one a node:"),
-        figure(pictures), prose("On the same eight values, here 1, 1, 1, 512, 1, 1, -512, 1 in bfloat16, they give:"),
-        figure(sums),
-        prose("Which algorithm runs is NCCL's choice, by size, ranks, machine and version. The choice is made anew for "
-              "every call.")};
-    lesson.question = "Through how many additions does the first value go, and through how many the receiver's own?";
-    lesson.answer = {
-        prose(fmt::format("On a ring of {}: {} for the first, {} for the receiver's, so early values are rounded most "
-                          "often. In the tree above no value goes through more than {}, in PAT no more than {}.",
-                          ranks, deepest(ring), depth_of(ring, 0), deepest(tree), deepest(pat)))};
+        prose("The brackets of a collective come from NCCL's algorithm. Along a ring the sum moves from rank to rank; "
+              "each adds its own value, and the rank that receives the result adds last. In a tree every rank adds its "
+              "children's sums to its own value. PAT, NCCL's newer reduce-scatter for one rank per node, uses one tree "
+              "for each destination. Eight ranks, one per node:"),
+        figure(pictures), prose("The same eight values, 1, 1, 1, 512, 1, 1, -512, 1 in bfloat16, give:"), figure(sums),
+        prose("NCCL chooses the algorithm by size, ranks, machine and version, again for every call.")};
+    lesson.question = "How many additions does the first value go through, and how many the receiver's own value?";
+    lesson.answer = {prose(
+        fmt::format("On a ring of {}: {} for the first, {} for the receiver's, so early values are rounded most "
+                    "often. In the tree above no value goes through more than {}, in PAT through no more than {}.",
+                    ranks, deepest(ring), depth_of(ring, 0), deepest(tree), deepest(pat)))};
     lesson.command =
         "samesum order show --collective reduce_scatter --count 8 --ranks 8 --ranks-per-node 1 --algo pat --proto "
         "simple --element 0";
     lesson.result = pat.str();
     const ReductionTree wanted = Order::ring(Topology::one_rank_per_node(5).channels()[0].ring, 2).as_tree();
-    lesson.exercise = {"Write the order in which the ring 0 1 2 3 4 sums for rank 2.", "brackets, e.g. '((0 1) 2)'",
-                       wanted.str(), [=](std::string_view answer) -> Grade {
+    lesson.exercise = {"Write the order in which the ring 0 1 2 3 4 sums the result of rank 2.",
+                       "brackets, e.g. '((0 1) 2)'", wanted.str(), [=](std::string_view answer) -> Grade {
                            const ReductionTree tree_given = ReductionTree::parse(answer);
                            std::vector<int> leaves = tree_given.leaves();
                            std::sort(leaves.begin(), leaves.end());
                            if (leaves != std::vector{0, 1, 2, 3, 4})
-                               return {false, "Each of the ranks 0 to 4 adds once."};
+                               return {false, "Each of the ranks 0 to 4 adds exactly once."};
                            if (same_order(tree_given, wanted))
-                               return {true, "The receiver's successor begins, the receiver adds last."};
+                               return {true, "The receiver's successor starts, the receiver adds last."};
                            if (depth_of(tree_given, 2) != 1)
                                return {false, "Rank 2 receives the result: it adds last."};
-                           return {false, "The rank after the receiver begins, and the sum walks on round the ring."};
+                           return {false, "The rank after the receiver starts, and the sum follows the ring."};
                        }};
     return lesson;
 }
 
-Lesson owner_moves_order() {
-    constexpr int ranks = 4;
-    const Communicator comm{.topology = Topology::one_rank_per_node(ranks)};
-    const CombineOptions options{.forced = {Algorithm::ring, Protocol::simple}};
+constexpr int owners = 4;
+
+ReductionTree order_of_row(const CombinePlan& plan, std::uint64_t row) {
+    return plan.schedule.segment_at(row).order.as_tree();
+}
+
+/// The orders of vLLM's combine of 4 rows, one for each owner; its ragged branch has the same ones.
+std::vector<ReductionTree> orders_by_owner(const Communicator& comm, const CombineOptions& options) {
     const Routing decode{.sizes = {1, 1, 1, 1}};
     const CombinePlan plan = plan_combine(Scheme::vllm_default, comm, decode, bf16, options);
     ensure(dispatched(Scheme::vllm_default, decode) == Scheme::reduce_scatter, "equal sizes take ncclReduceScatter");
-    const auto order_of = [&](const CombinePlan& of, std::uint64_t row) {
-        return of.schedule.segment_at(row).order.as_tree();
-    };
-    const std::array orders{order_of(plan, 0), order_of(plan, 1), order_of(plan, 2), order_of(plan, 3)};
-    const std::vector<Bits> partials = parse_values(bf16, "1 512 -512 1", ranks);
-    std::set<Bits> sums;
-    std::string table;
-    for (int owner = 0; owner < ranks; ++owner) {
-        const ReductionTree& order = orders[static_cast<std::size_t>(owner)];
-        const Bits sum = sum_of(bf16, order, partials);
-        sums.insert(sum);
-        table += fmt::format("owner {}  {}  {}\n", owner, order.str(), with_pattern(bf16, sum));
-    }
-    ensure(sums.size() == 3, "three sums of the same four partials");
+    std::vector<ReductionTree> orders;
+    for (std::uint64_t row = 0; row < owners; ++row) orders.push_back(order_of_row(plan, row));
     // The ragged branch: one ncclReduce for each owner.
     const Routing ragged{.sizes = {2, 1, 1, 0}};
     ensure(dispatched(Scheme::vllm_default, ragged) == Scheme::reduce_per_owner, "unequal sizes take ncclReduce");
     const CombinePlan ragged_plan = plan_combine(Scheme::vllm_default, comm, ragged, bf16, options);
     for (std::uint64_t row = 0; row < ragged.rows(); ++row)
-        ensure(same_order(order_of(ragged_plan, row), orders[static_cast<std::size_t>(ragged.owner(row))]),
+        ensure(same_order(order_of_row(ragged_plan, row), orders[static_cast<std::size_t>(ragged.owner(row))]),
                "both branches give an owner the same chain");
+    return orders;
+}
+
+/// The same partials in each owner's order, one line an owner.
+std::string sums_by_owner(std::span<const ReductionTree> orders, std::span<const Bits> partials) {
+    std::set<Bits> sums;
+    std::string table;
+    for (std::size_t owner = 0; owner < orders.size(); ++owner) {
+        const Bits sum = sum_of(bf16, orders[owner], partials);
+        sums.insert(sum);
+        table += fmt::format("owner {}  {}  {}\n", owner, orders[owner].str(), with_pattern(bf16, sum));
+    }
+    ensure(sums.size() == 3, "three sums of the same four partials");
+    return table;
+}
+
+/// Four values that two orders add to different bits: a solution of the exercise.
+std::string separating_values(const ReductionTree& a, const ReductionTree& b) {
+    const auto witness = separating_witness(a, b, bf16);
+    ensure(witness.has_value(), "owners 0 and 2 have different orders");
+    std::string values;
+    for (const Bits value : witness->leaves) values += (values.empty() ? "" : " ") + exact_decimal(bf16, value);
+    return values;
+}
+
+Lesson owner_moves_order() {
+    const Communicator comm{.topology = Topology::one_rank_per_node(owners)};
+    const CombineOptions options{.forced = {Algorithm::ring, Protocol::simple}};
+    const std::vector<ReductionTree> orders = orders_by_owner(comm, options);
+    const std::vector<Bits> partials = parse_values(bf16, "1 512 -512 1", owners);
     const InvarianceAnswer invariant =
         decide_invariance(Invariance::owner, Scheme::vllm_default, comm, 2048, bf16, options);
     ensure(!invariant.holds && invariant.example.has_value(), "the combine depends on the owner");
+    const Placement& after = invariant.example->after;
 
     Lesson lesson;
     lesson.name = "owner";
     lesson.demonstration = {bf16, "reduce_scatter, ring", partials, 0, 1};
-    lesson.title = "The owner moves the order";
+    lesson.title = "The order follows the owner";
     lesson.minutes = 4;
     lesson.text = {
         prose("In data + expert parallel serving each rank holds a partial sum for every token. The combine adds the "
-              "partials over the ranks and gives each token's row to the rank that owns it. While decoding, each of 4 "
+              "partials over the ranks and gives each token's row to the rank that owns it. During decoding each of 4 "
               "ranks owns one token: sizes 1,1,1,1. Then vLLM calls ncclReduceScatter, and on a ring the owner adds "
               "last."),
-        prose("So the same four partials are added in four orders, depending on where the scheduler put the request:"),
-        figure(table),
-        prose("The values behind these sums, and the first two orders side by side:"),
+        prose(
+            "So the same four partials are added in four orders, depending on the rank to which the scheduler assigned "
+            "the request:"),
+        figure(sums_by_owner(orders, partials)),
+        prose("The values of these sums, and the first two orders side by side:"),
         figure(tell_apart(orders[0], orders[1], bf16, partials, "owner 0", "owner 1") + "\n"),
-        prose("Real partials differ less, but one unit in the last place of a hidden state is enough: where the best "
-              "two words of the next token are close, the other one wins, and from there on the answers part ways. "
-              "vLLM's report of this was that the same prompt sent to another rank sampled other tokens.")};
+        prose("Real partials differ less, but one unit in the last place of a hidden state is enough: if the two best "
+              "candidates for the next token are close, the other one is sampled, and from then on the answers "
+              "diverge. vLLM's issue reports that the same prompt sent to another rank sampled other tokens.")};
     lesson.question = "With unequal sizes, as in prefill, vLLM calls one ncclReduce for each owner. Does that help?";
-    lesson.answer = {
-        prose("No. The root of each reduce is the owner, and a chain of ncclReduce ends at its root: owner for owner "
-              "the same orders. What helps is one order for all, see lesson `fixed_root`.")};
+    lesson.answer = {prose(
+        "No. The root of each reduce is the owner, and the chain of ncclReduce ends at its root: each owner has the "
+        "same order as before. One order for all owners helps: see lesson `fixed_root`.")};
     lesson.command = "samesum order invariance --ranks 4 --ranks-per-node 1 --schemes vllm_default";
-    lesson.result =
-        fmt::format("sizes {}, row {} (owner {}): {}", str_sizes(invariant.example->after.routing.sizes),
-                    invariant.example->after.row, invariant.example->after.routing.owner(invariant.example->after.row),
-                    invariant.example->after_order.as_tree().str());
-    const auto other = separating_witness(orders[0], orders[2], bf16);
-    ensure(other.has_value(), "owners 0 and 2 have different orders");
-    std::string solution;
-    for (const Bits value : other->leaves) solution += (solution.empty() ? "" : " ") + exact_decimal(bf16, value);
+    lesson.result = fmt::format("sizes {}, row {} (owner {}): {}", str_sizes(after.routing.sizes), after.row,
+                                after.routing.owner(after.row), invariant.example->after_order.as_tree().str());
     lesson.exercise = {
         "Find four bfloat16 partials whose sum differs between owner 0 and owner 2.",
-        "four values of ranks 0 to 3, e.g. '1 2 3 4'", solution, [=](std::string_view answer) {
+        "four values of ranks 0 to 3, e.g. '1 2 3 4'", separating_values(orders[0], orders[2]),
+        [=](std::string_view answer) {
             return grade_difference(
                 {.format = bf16}, orders[0], orders[2], answer,
-                "A large value and its negative, and a 1 that meets one of them early in one order only.");
+                "Take a large value and its negative, and a 1 that only one of the orders adds to one of them early.");
         }};
     return lesson;
 }
 
-/// How many of `count` elements change their order when they stand at `offset` of the second call.
+/// The number of `count` elements that change their order when they start at `offset` of the second call.
 std::uint64_t changed_elements(const Schedule& before, const Schedule& after, std::uint64_t count,
                                std::uint64_t offset) {
     std::uint64_t changed = 0;
@@ -222,35 +240,36 @@ Lesson position_and_count() {
     lesson.title = "Position and count: fused tensors";
     lesson.minutes = 4;
     lesson.text = {
-        prose("A ring all-reduce cuts the buffer into as many chunks as there are ranks. Each chunk starts its walk at "
-              "another rank, so that all links are busy. An element's order thus depends on the chunk that it falls "
-              "into: on its position, and, since the chunks grow with the buffer, on the count."),
-        prose(fmt::format("Someone reduced tensors one by one, then two by two in one call, and got other sums "
+        prose(
+            "A ring all-reduce splits the buffer into as many chunks as there are ranks. Each chunk starts at another "
+            "rank, so that all links are busy. An element's order thus depends on its chunk: on its position and, "
+            "since the chunks grow with the buffer, on the count."),
+        prose(fmt::format("A user reduced tensors one by one, then two at a time in one call, and got different sums "
                           "(NVIDIA/nccl issue 157). Take a tensor of {} float32 on 8 ranks. Alone:",
                           second)),
         figure(chunks(second_alone, 0, second)),
-        prose(fmt::format("The same tensor behind another one of {}, in one call of {}:", first, first + second)),
+        prose(fmt::format("The same tensor after another one of {}, in one call of {}:", first, first + second)),
         figure(chunks(fused, first, second)),
-        prose(fmt::format("{} of its {} elements change their order. Run to run both calls are stable, and all ranks "
-                          "agree: it is not noise, it is another order.",
+        prose(fmt::format("{} of its {} elements change their order. Both calls give the same bits in every run and on "
+                          "all ranks: the difference is not noise but another order.",
                           second_changed, second))};
     lesson.question = fmt::format("{} of {} elements keep their order. Why those?", second - second_changed, second);
     lesson.answer = {prose(
-        "Where an old and a new chunk of the same starting rank overlap. These elements, and only these, must come out "
-        "with the same bits; a test that knows which they are can check NCCL's promise instead of hoping.")};
+        "Those where an old and a new chunk with the same starting rank overlap. Exactly these elements must have the "
+        "same bits on all inputs, so a test that knows them can check NCCL's behaviour.")};
     const std::string diff =
         "samesum order diff --collective all_reduce --ranks 8 --ranks-per-node 1 --algo ring --proto ll ";
     lesson.command = diff + fmt::format("--count {} --with '--count {}' --offset {}", second, first + second, first);
     lesson.result = fmt::format("{} of {} elements change their order", second_changed, second);
     lesson.exercise = {
         fmt::format("The first tensor of the pair, {} elements, stays at offset 0. How many of its elements change "
-                    "their order when the second one is put behind it?",
+                    "their order when the second one is appended?",
                     first),
         "a whole number", std::to_string(first_changed), [=](std::string_view answer) {
-            return grade_number(
-                answer, first_changed,
-                "Same place, larger buffer: the chunks grew. Position alone does not decide, the count does, too.",
-                diff + fmt::format("--count {} --with '--count {}' tells.", first, first + second));
+            return grade_number(answer, first_changed,
+                                "Same position, larger buffer: the chunks grew. The order depends on the count as well "
+                                "as on the position.",
+                                diff + fmt::format("--count {} --with '--count {}' shows it.", first, first + second));
         }};
     return lesson;
 }

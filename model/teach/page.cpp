@@ -1,5 +1,5 @@
-// A page's data. What can be selected on it bounds what can be added: sums of k values are the sums of i and of k - i,
-// for the splits that the page's trees have, so all pairs that can meet are found by size and added here, once.
+// The data of the page. The selectable values bound its sums: a sum of k values adds a sum of i and one of k - i
+// values, for the splits that occur in the page's trees. So all possible pairs are found by size and added here, once.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/teach/page.hpp"
 
@@ -19,7 +19,7 @@
 
 namespace samesum {
 
-/// model/teach/page.html, made a string by the build.
+/// model/teach/page.html, which the build turns into a string.
 extern const char* const teach_template;
 
 namespace {
@@ -44,10 +44,10 @@ std::string base64(std::span<const std::uint8_t> bytes) {
 // Schemes
 
 struct PageScheme {
-    std::string_view name, picture, says;
-    /// The tree that makes the token of an owner.
+    std::string_view name, picture, description;
+    /// The tree that sums the token of an owner.
     ReductionTree (*tree)(int ranks, int owner);
-    bool delivers = false;  ///< rank 0 makes the sum and sends it to the owner
+    bool delivers = false;  ///< rank 0 computes the sum and sends it to the owner
 };
 
 ReductionTree combined(Scheme scheme, Algorithm algorithm, int ranks, int owner) {
@@ -61,20 +61,20 @@ ReductionTree combined(Scheme scheme, Algorithm algorithm, int ranks, int owner)
 
 constexpr std::array page_schemes{
     PageScheme{"reduce_scatter, ring", "ring",
-               "ncclReduceScatter along a ring. The owner's successor begins, the owner adds last. vLLM's default "
-               "while each rank owns as many tokens.",
+               "ncclReduceScatter along a ring. The sum starts at the owner's successor; the owner adds last. "
+               "vLLM's default if all ranks own equally many tokens.",
                [](int ranks, int owner) { return combined(Scheme::reduce_scatter, Algorithm::ring, ranks, owner); }},
     PageScheme{"reduce_scatter, PAT", "tree",
-               "ncclReduceScatter by PAT, NCCL's parallel aggregated trees for one rank a node. Each owner has a tree "
-               "of its own.",
+               "ncclReduceScatter by PAT, NCCL's parallel aggregated trees for one rank per node. Each owner has its "
+               "own tree.",
                [](int ranks, int owner) { return combined(Scheme::reduce_scatter, Algorithm::pat, ranks, owner); }},
     PageScheme{"reduce_per_owner, ring", "ring",
-               "One ncclReduce for each owner, root = owner. vLLM's default when ranks own unequal numbers of tokens. "
-               "Owner for owner the orders of the ring reduce_scatter.",
+               "One ncclReduce for each owner, root = owner. vLLM's default if ranks own unequal numbers of tokens. "
+               "Each owner has the same order as with the ring reduce_scatter.",
                [](int ranks, int owner) { return combined(Scheme::reduce_per_owner, Algorithm::ring, ranks, owner); }},
     PageScheme{"all_reduce, tree", "tree",
-               "ncclAllReduce up NCCL's tree of one channel: each rank adds its children's sums to its own value. "
-               "Every rank gets the result, so the owner does not matter; the channel does.",
+               "ncclAllReduce along NCCL's tree of one channel: each rank adds its children's sums to its own value. "
+               "Every rank gets the same result, so it depends on the channel, not on the owner.",
                [](int ranks, int) {
                    const Communicator comm{.topology = Topology::one_rank_per_node(ranks)};
                    return plan_call(comm, {.collective = Collective::all_reduce, .count = 1},
@@ -87,11 +87,11 @@ constexpr std::array page_schemes{
                "all channels share one ring.",
                [](int ranks, int owner) { return combined(Scheme::fixed_root, Algorithm::ring, ranks, owner); }, true},
     PageScheme{"gather_ordered", "tree",
-               "Every owner gathers the partials and adds them itself, in rank order; so do exchange_ordered and "
-               "direct_ordered. One order for every owner, whatever NCCL does.",
+               "Every owner gathers the partials and adds them in rank order; so do exchange_ordered and "
+               "direct_ordered. One order for every owner, independent of NCCL.",
                [](int ranks, int owner) { return combined(Scheme::gather_ordered, Algorithm::ring, ranks, owner); }}};
 
-/// How many leaves the two operands of each addition have, over all trees of the page.
+/// The numbers of leaves of the two operands of each addition, over all trees of the page.
 std::set<std::pair<int, int>> splits_of(int ranks) {
     std::set<std::pair<int, int>> splits;
     for (const PageScheme& scheme : page_schemes)
@@ -102,7 +102,7 @@ std::set<std::pair<int, int>> splits_of(int ranks) {
                     splits.insert({a, b});
                     return a + b;
                 });
-                ensure(leaves == n, "a page's tree adds every rank");
+                ensure(leaves == n, "each tree of the page adds every rank");
             }
     return splits;
 }
@@ -122,7 +122,7 @@ Json schemes(int ranks) {
         }
         list.push_back({{"name", scheme.name},
                         {"picture", scheme.picture},
-                        {"says", scheme.says},
+                        {"description", scheme.description},
                         {"delivers", scheme.delivers},
                         {"trees", trees}});
     }
@@ -131,21 +131,22 @@ Json schemes(int ranks) {
 
 // Formats
 
-/// Rounding::Way, as the page's script names it.
-constexpr std::array names_of_ways{"exact", "cut", "cut_at_tie", "raised", "raised_at_tie", "saturated", "infinite"};
+/// Rounding::Kind by name, for the page's script.
+constexpr std::array kind_names{"exact",     "truncated", "truncated_at_tie", "incremented", "incremented_at_tie",
+                                "saturated", "overflowed"};
 
-/// How sums were rounded: a short list of (way, lost bits), and an index into it for each sum.
-class Ways {
+/// The roundings of the page's sums: a short list of (kind, lost bits), and an index into it for each sum.
+class RoundingTable {
 public:
     std::size_t index_of(Format format, Bits left, Bits right) {
         Entry entry{"special", ""};
         if (is_finite(format, left) && is_finite(format, right)) {
             const Rounding rounding = rounding_of_sum(format, left, right);
-            // As draw_bits() shows them; a longer tail only tells that there is more.
+            // As in draw_bits(); a longer tail is shown as "..".
             constexpr std::size_t max = 12;
             std::string lost = rounding.lost;
             if (lost.size() > max) lost = lost.substr(0, max) + "..";
-            entry = {names_of_ways[static_cast<std::size_t>(rounding.way)], lost};
+            entry = {kind_names[static_cast<std::size_t>(rounding.kind)], lost};
         }
         const auto found = std::find(entries_.begin(), entries_.end(), entry);
         const auto index = static_cast<std::size_t>(found - entries_.begin());
@@ -168,21 +169,22 @@ struct Preset {
     std::vector<Bits> values;  ///< of ranks 0, 1, ...
 };
 
-/// 2^p and 2^(p+1) for p significant bits: the first swallows a 1 by a tie, the second outright, on either side.
+/// 2^p for p significant bits: it absorbs a 1 by a tie. absorption_threshold(), 2^(p+1), absorbs 1 and -1 without a
+/// tie.
 Bits tie_power(Format format) { return absorption_threshold(format) - (Bits{1} << traits(format).fraction_bits); }
 
-/// The values that a page offers of a format, if not told otherwise, in the arrangements of the lessons.
-std::vector<Preset> usual_presets(Format format) {
+/// The default values of a format on the page, arranged as in the lessons.
+std::vector<Preset> default_presets(Format format) {
     const FormatTraits& t = traits(format);
     const Bits one = t.one(), two = one + (Bits{1} << t.fraction_bits);
     const Bits tie = tie_power(format), large = absorption_threshold(format);
     const std::vector<Bits> small{one, two, one | t.sign(), one, 0, two, one, one | t.sign()};
-    ensure(!order_matters({.format = format}, small), "no order of the small numbers shows");
+    ensure(!order_matters({.format = format}, small), "all orders of the small numbers give the same bits");
     std::vector<Preset> presets{
         {"a large value and its negative", {one, large, large | t.sign(), one, one, 0, one, one}},
-        {"ones beside one large value", {tie, one, one, one, one, one, one, one}},
-        {"small numbers: no order shows", small}};
-    // A quarter of the largest is enough to leave the format, and is lost.
+        {"one large value and ones", {tie, one, one, one, one, one, one, one}},
+        {"small numbers: all orders agree", small}};
+    // A quarter of the largest value, added to the largest, saturates and is lost.
     const Bits quarter = t.largest() - (Bits{2} << t.fraction_bits);
     if (t.width == 8)
         presets.push_back(
@@ -196,7 +198,7 @@ Json as_json(const std::vector<Preset>& presets) {
     return list;
 }
 
-Json described(Format format, const std::vector<Preset>& presets) {
+Json format_json(Format format, const std::vector<Preset>& presets) {
     const FormatTraits& t = traits(format);
     return {{"name", t.name},
             {"presets", as_json(presets)},
@@ -206,11 +208,11 @@ Json described(Format format, const std::vector<Preset>& presets) {
             {"bias", t.bias()}};
 }
 
-/// Every value and every sum: entry b (b + 1) / 2 + a for a <= b, addition being commutative.
-Json every_sum(Format format) {
+/// All values and all sums: entry b (b + 1) / 2 + a for a <= b, since addition commutes.
+Json all_sums(Format format) {
     const HopArithmetic hop(format);
-    std::vector<std::uint8_t> sums, ways;
-    Ways known;
+    std::vector<std::uint8_t> sums, roundings;
+    RoundingTable kinds;
     Json decimals = Json::array();
     std::vector<Bits> by_value;
     for (Bits b = 0; b < 256; ++b) {
@@ -219,23 +221,23 @@ Json every_sum(Format format) {
         for (Bits a = 0; a <= b; ++a) {
             ensure(hop.add(a, b) == hop.add(b, a), "addition commutes");
             sums.push_back(static_cast<std::uint8_t>(hop.add(a, b)));
-            const std::size_t way = known.index_of(format, a, b);
-            ensure(way < 256, "a byte tells how a float8 sum was rounded");
-            ways.push_back(static_cast<std::uint8_t>(way));
+            const std::size_t index = kinds.index_of(format, a, b);
+            ensure(index < 256, "one byte holds the index of a rounding of float8 sums");
+            roundings.push_back(static_cast<std::uint8_t>(index));
         }
     }
     std::stable_sort(by_value.begin(), by_value.end(),
                      [&](Bits a, Bits b) { return to_double(format, a) < to_double(format, b); });
-    Json json = described(format, usual_presets(format));
+    Json json = format_json(format, default_presets(format));
     json["choices"] = by_value;
     json["decimals"] = decimals;
     json["sums"] = base64(sums);
-    json["ways"] = base64(ways);
-    json["ways_known"] = known.as_json();
+    json["roundings"] = base64(roundings);
+    json["rounding_table"] = kinds.as_json();
     return json;
 }
 
-/// The sums that can come up among the values of the presets and other choices.
+/// All sums that are possible with the values of the presets and the other choices.
 Json sums_among(Format format, const std::vector<Preset>& presets, std::vector<Bits> choices,
                 const std::set<std::pair<int, int>>& splits, int ranks) {
     const HopArithmetic hop(format);
@@ -259,8 +261,8 @@ Json sums_among(Format format, const std::vector<Preset>& presets, std::vector<B
                 }
                 if (sums.size() > max_pairs)
                     throw UsageError(
-                        fmt::format("{} values of {} on {} ranks make more than {} sums, too many for a page; fewer "
-                                    "--values or a smaller --ranks would be right",
+                        fmt::format("--values: {} values of {} on {} ranks have more than {} sums; expected fewer "
+                                    "--values or a smaller --ranks",
                                     choices.size(), name(format), ranks, max_pairs));
             }
         }
@@ -271,15 +273,15 @@ Json sums_among(Format format, const std::vector<Preset>& presets, std::vector<B
     const auto index_of = [&](Bits bits) {
         return static_cast<std::size_t>(std::lower_bound(patterns.begin(), patterns.end(), bits) - patterns.begin());
     };
-    Json json = described(format, presets), decimals = Json::array();
+    Json json = format_json(format, presets), decimals = Json::array();
     for (const Bits bits : patterns) decimals.push_back(exact_decimal(format, bits));
-    // left, right, sum, and how it was rounded: two bytes each.
+    // left, right, sum, rounding: two bytes each.
     std::vector<std::uint8_t> bytes;
-    Ways known;
+    RoundingTable kinds;
     for (const auto& [pair, sum] : sums)
         for (const std::size_t word : {index_of(pair.first), index_of(pair.second), index_of(sum),
-                                       known.index_of(format, pair.first, pair.second)}) {
-            ensure(word < 65536, "two bytes name a value, or how a sum was rounded");
+                                       kinds.index_of(format, pair.first, pair.second)}) {
+            ensure(word < 65536, "two bytes hold the index of a value or of a rounding");
             bytes.push_back(static_cast<std::uint8_t>(word >> 8));
             bytes.push_back(static_cast<std::uint8_t>(word & 255));
         }
@@ -287,7 +289,7 @@ Json sums_among(Format format, const std::vector<Preset>& presets, std::vector<B
     json["patterns"] = patterns;
     json["decimals"] = decimals;
     json["pairs"] = base64(bytes);
-    json["ways_known"] = known.as_json();
+    json["rounding_table"] = kinds.as_json();
     return json;
 }
 
@@ -325,7 +327,7 @@ Json teach_data(std::span<const Lesson> lessons, const PageOptions& options) {
     for (const Format format : {Format::bfloat16, Format::float16, Format::float32}) {
         const auto given = options.values.find(format);
         if (given != options.values.end()) {
-            formats.push_back(sums_among(format, {{"as given", given->second}}, {}, splits, options.ranks));
+            formats.push_back(sums_among(format, {{"given values", given->second}}, {}, splits, options.ranks));
             continue;
         }
         std::vector<Bits> more{tie_power(format) | traits(format).sign(), parse_value(format, "0.5"),
@@ -333,36 +335,35 @@ Json teach_data(std::span<const Lesson> lessons, const PageOptions& options) {
         for (const Lesson& lesson : lessons)
             if (lesson.demonstration && lesson.demonstration->format == format)
                 more.insert(more.end(), lesson.demonstration->values.begin(), lesson.demonstration->values.end());
-        formats.push_back(sums_among(format, usual_presets(format), more, splits, options.ranks));
+        formats.push_back(sums_among(format, default_presets(format), more, splits, options.ranks));
     }
-    for (const Format format : {Format::float8_e4m3, Format::float8_e5m2}) formats.push_back(every_sum(format));
+    for (const Format format : {Format::float8_e4m3, Format::float8_e5m2}) formats.push_back(all_sums(format));
     Json list = Json::array();
     for (const Lesson& lesson : lessons) list.push_back(as_json(lesson));
-    Json words = Json::object();
-    for (std::size_t way = 0; way < names_of_ways.size(); ++way)
-        words[names_of_ways[way]] = str(static_cast<Rounding::Way>(way));
+    Json kind_texts = Json::object();
+    for (std::size_t kind = 0; kind < kind_names.size(); ++kind)
+        kind_texts[kind_names[kind]] = str(static_cast<Rounding::Kind>(kind));
     return {{"ranks", options.ranks},
-            {"words", words},
+            {"rounding_texts", kind_texts},
             {"formats", formats},
             {"schemes", schemes(options.ranks)},
             {"lessons", list}};
 }
 
 std::string teach_page(std::span<const Lesson> lessons, const PageOptions& options) {
-    // "</script>" in a string must not end the element that holds it.
+    // "</script>" inside a string must not end the script element.
     std::string data;
     for (const char c : teach_data(lessons, options).dump())
         data += c == '<' ? std::string("\\u003c") : std::string(1, c);
-    constexpr std::string_view mark = "DATA_OF_THE_ENGINE";
+    constexpr std::string_view mark = "PAGE_DATA";
     std::string page = teach_template;
     const std::size_t at = page.find(mark);
     ensure(at != std::string::npos, "the page has a place for its data");
     page.replace(at, mark.size(), data);
     if (page.size() >= max_bytes)
-        throw UsageError(
-            fmt::format("the page would have {} KiB, {} at most; fewer --values or a smaller --ranks would "
-                        "be right",
-                        page.size() / 1024, max_bytes / 1024));
+        throw UsageError(fmt::format(
+            "the page would have {} KiB, at most {} are allowed: expected fewer --values or a smaller --ranks",
+            page.size() / 1024, max_bytes / 1024));
     return page;
 }
 

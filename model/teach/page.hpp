@@ -1,5 +1,4 @@
-// The lessons and a reduction to step through, as one page without a network: the engine's results, looked up by
-// script.
+// The lessons and an interactive reduction as one offline HTML page; its script only looks up precomputed results.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,19 +14,19 @@
 namespace samesum {
 
 struct PageOptions {
-    int ranks = 8;  ///< 2 .. ranks can be chosen on the page
-    /// The values that can be chosen in a format, in place of the usual ones; every value of float8 always can.
+    int ranks = 8;  ///< the page offers 2 .. ranks
+    /// The values that the page offers in a format instead of the default ones. It always offers all values of float8.
     std::map<Format, std::vector<Bits>> values{};
 };
 
-/// Everything that the page's script looks up: formats with their values and sums, schemes with their trees, lessons.
-/// The script itself adds nothing. Throws UsageError for values whose sums are too many to embed.
+/// The data of the page's script: formats with their values and sums, schemes with their trees, lessons. The script
+/// computes no sums. Throws UsageError if the values have too many sums to embed.
 [[nodiscard]] nlohmann::ordered_json teach_data(std::span<const Lesson> lessons, const PageOptions& options);
 
-/// One self-contained HTML page, below 1 MiB.
+/// One self-contained HTML page of less than 1 MiB.
 [[nodiscard]] std::string teach_page(std::span<const Lesson> lessons, const PageOptions& options);
 
-/// For other programs and for the page.
+/// For --json and for the page.
 [[nodiscard]] nlohmann::ordered_json as_json(const Lesson& lesson);
 
 }  // namespace samesum

@@ -1,4 +1,4 @@
-// Addition commutes, does not associate, and a tree is known by its sums.
+// Addition commutes and is not associative, and a tree is determined by its sums.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -28,16 +28,16 @@ std::string disagreement(Format format, Bits x, Bits y) {
 }
 
 template <class Case>
-Exhausted all_pairs(Format format, const Case& counterexample) {
-    Exhausted world;
+Enumeration all_pairs(Format format, const Case& counterexample) {
+    Enumeration tried;
     const Bits last = traits(format).mask();
     for (Bits x = 0; x <= last; ++x)
         for (Bits y = 0; y <= last; ++y) {
-            ++world.cases;
-            world.counterexample = counterexample(x, y);
-            if (!world.counterexample.empty()) return world;
+            ++tried.cases;
+            tried.counterexample = counterexample(x, y);
+            if (!tried.counterexample.empty()) return tried;
         }
-    return world;
+    return tried;
 }
 
 Statement commutes(Format format) {
@@ -52,7 +52,7 @@ Statement commutes(Format format) {
             .confirm = [format](const Assignment& v) { return disagreement(format, v.at("x0"), v.at("x1")); }};
 }
 
-/// The other half for float64, whose NaN sums carry a payload that the solver's one NaN does not show.
+/// The other half for float64, whose NaN sums have a payload, which the solver's single NaN does not have.
 Statement payloads_commute() {
     const std::vector<Term> x = numbered("x", 2);
     const std::string nan = "(define-fun nan ((b (_ BitVec 64))) Bool (bvugt ((_ extract 62 0) b) (_ bv" +
@@ -81,7 +81,7 @@ void add_commutativity(std::vector<Obligation>& claims) {
             claim.statements.push_back(payloads_commute());
         }
         if (traits(format).width == 8)
-            claim.exhaust = [format] {
+            claim.enumerate = [format] {
                 return all_pairs(format, [format](Bits x, Bits y) { return disagreement(format, x, y); });
             };
         claims.push_back(std::move(claim));
@@ -89,10 +89,10 @@ void add_commutativity(std::vector<Obligation>& claims) {
     claims.push_back({.name = "addition_commutes_with_nan_payloads",
                       .sentence = "x + y and y + x are the same bits, whatever NaNs x and y are",
                       .scope = "float64",
-                      .exhaust =
+                      .enumerate =
                           [] {
                               constexpr Bits quiet = 0x7ff8000000000000;
-                              return Exhausted{1, disagreement(Format::float64, quiet | 1, quiet | 2)};
+                              return Enumeration{1, disagreement(Format::float64, quiet | 1, quiet | 2)};
                           },
                       .expected = Verdict::refuted});
 }
@@ -136,22 +136,22 @@ Statement three_leaves_decide(Format format) {
             .goal = conjunction(table)};
 }
 
-/// Every pair of different orders of up to `leaves` leaves is told apart by its witness, in every float format.
-Exhausted every_pair_is_told_apart(int leaves) {
-    Exhausted world;
+/// Every pair of different orders of up to `leaves` leaves is distinguished by its witness, in every float format.
+Enumeration every_pair_is_told_apart(int leaves) {
+    Enumeration tried;
     for (int n = 2; n <= leaves; ++n) {
         const std::vector<ReductionTree> trees = all_trees(n);
         for (std::size_t i = 0; i < trees.size(); ++i)
             for (std::size_t j = 0; j < trees.size(); ++j)
                 for (const Format format : float_formats) {
-                    ++world.cases;
+                    ++tried.cases;
                     const auto witness = separating_witness(trees[i], trees[j], format);
                     if (witness.has_value() == (i != j)) continue;
-                    world.counterexample = fmt::format("{}: {} and {}", name(format), trees[i].str(), trees[j].str());
-                    return world;
+                    tried.counterexample = fmt::format("{}: {} and {}", name(format), trees[i].str(), trees[j].str());
+                    return tried;
                 }
     }
-    return world;
+    return tried;
 }
 
 /// Swapping operands anywhere changes nothing: one step up a tree, whichever operands are swapped below.
@@ -172,7 +172,7 @@ void add_decidability(std::vector<Obligation>& claims) {
                          "operands",
                      .scope = "every float format, any number of leaves",
                      .statements = {swapping_changes_nothing()},
-                     .exhaust = [] { return every_pair_is_told_apart(5); }};
+                     .enumerate = [] { return every_pair_is_told_apart(5); }};
     for (const Format format : float_formats) claim.statements.push_back(three_leaves_decide(format));
     claims.push_back(std::move(claim));
     claims.push_back({.name = "orders_decidable_by_shape_in_coq",
@@ -214,7 +214,7 @@ Statement rounding_once_changes_nothing(Format format, int ranks) {
         std::vector<Bits> found;
         for (const std::string& constant : constants) found.push_back(v.at(constant));
         if (!differ(found)) return std::string();
-        // Small values that say the same, when they do: 2^p and ones, each lost by itself and not together.
+        // Small values with the same effect, if possible: 2^p and ones, each absorbed alone but not together.
         std::vector<Bits> small(found.size(), t.one());
         small.front() = t.one() + (static_cast<Bits>(t.precision()) << t.fraction_bits);
         const std::vector<Bits>& shown = differ(small) ? small : found;
@@ -248,7 +248,7 @@ void add_accumulation(std::vector<Obligation>& claims) {
         claims.push_back({.name = "exact_is_one_addition_at_two_ranks",
                           .sentence = "the exact sum of two finite values, rounded once, is their sum in the format",
                           .scope = std::string(name(format)),
-                          .exhaust = [format] {
+                          .enumerate = [format] {
                               return all_pairs(format, [format](Bits x, Bits y) {
                                   if (!is_finite(format, x) || !is_finite(format, y)) return std::string();
                                   const std::array<Bits, 2> both{x, y};

@@ -1,4 +1,4 @@
-// The table, and its join with what was seen on a live machine.
+// The table, joined with results on a live machine.
 // SPDX-License-Identifier: Apache-2.0
 #include "proofs/claims/assumptions.hpp"
 
@@ -16,13 +16,13 @@ bool matches(const std::vector<std::string>& globs, const std::string& name) {
                        [&](const std::string& glob) { return ::fnmatch(glob.c_str(), name.c_str(), 0) == 0; });
 }
 
-bool rests_on(const Obligation& obligation, const NcclAssumption& assumption) {
+bool depends_on(const Obligation& obligation, const NcclAssumption& assumption) {
     const auto& names = obligation.assumes_of_nccl;
     return std::find(names.begin(), names.end(), assumption.name) != names.end();
 }
 
-/// What real NCCL made of the claims that would fail without the assumption.
-struct Seen {
+/// Results on real NCCL of the claims that would fail without the assumption.
+struct LiveResult {
     std::size_t lines = 0, refuted = 0, open = 0;
 
     [[nodiscard]] bool holds() const { return lines > 0 && refuted == 0 && open == 0; }
@@ -34,8 +34,8 @@ struct Seen {
     }
 };
 
-Seen seen(const NcclAssumption& assumption, std::span<const Evidence> ledger) {
-    Seen here;
+LiveResult seen(const NcclAssumption& assumption, std::span<const Evidence> ledger) {
+    LiveResult here;
     for (const Evidence& line : ledger) {
         if (!matches(assumption.tested, line.claim)) continue;
         ++here.lines;
@@ -72,8 +72,8 @@ const std::vector<NcclAssumption>& nccl_assumptions() {
          "the tree algorithms link ranks as NCCL 2.28.9 does",
          "samesum reveal --algo tree --calls ar:4096",
          {}},
-        {"deals_are_nccls",
-         "elements go to channels and chunks as NCCL 2.28.9 deals them",
+        {"channel_split_is_nccls",
+         "elements are split over channels and chunks as in NCCL 2.28.9",
          "samesum reveal --calls reduce:0:300001,rs:300001,ar:300001",
          {"reduce_scatter_on_nccl_equals_model", "reduce_per_owner_on_nccl_equals_model"}},
         {"delivers_bytes",
@@ -90,16 +90,16 @@ std::string assumption_ledger(std::span<const Obligation> obligations, std::span
     std::vector<const NcclAssumption*> failing;
     bool live = false;
     for (const NcclAssumption& each : nccl_assumptions()) {
-        const auto claims = names_of(obligations, [&](const Obligation& o) { return rests_on(o, each); });
+        const auto claims = names_of(obligations, [&](const Obligation& o) { return depends_on(o, each); });
         if (claims.empty()) continue;
-        if (text.empty()) text = "assumed of NCCL, and what checks it on a live machine:\n";
+        if (text.empty()) text = "assumptions about NCCL, each with a command that checks it on a live machine:\n";
         const auto line = [&](std::string_view name, const std::string& what) {
             text += fmt::format("  {:<{}}  {}\n", name, width, what);
         };
         line(each.name, each.sentence);
         line("", "checked by: " + each.probe);
         line("", fmt::format("used by: {}", fmt::join(claims, ", ")));
-        const Seen here = seen(each, ledger);
+        const LiveResult here = seen(each, ledger);
         if (here.lines > 0) line("", "on this machine: " + here.words());
         live = live || here.lines > 0;
         if (!here.holds()) failing.push_back(&each);
@@ -107,7 +107,7 @@ std::string assumption_ledger(std::span<const Obligation> obligations, std::span
     if (!live) return text;
     const auto applies = [&](const Obligation& obligation) {
         return std::none_of(failing.begin(), failing.end(),
-                            [&](const NcclAssumption* each) { return rests_on(obligation, *each); });
+                            [&](const NcclAssumption* each) { return depends_on(obligation, *each); });
     };
     const auto list = [&](std::string_view what, const std::vector<std::string>& names) {
         if (!names.empty()) text += fmt::format("{}: {}\n", what, fmt::join(names, ", "));

@@ -1,4 +1,4 @@
-// What the claims take for granted about NCCL, and what checks it on a live machine.
+// What the claims assume about NCCL, and what checks it on a live machine.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace samesum {
 
-/// A fact about NCCL that claims rest on.
+/// A fact about NCCL that claims depend on.
 struct NcclAssumption {
     std::string name, sentence;
     std::string probe;                ///< a command that checks it on a live machine
@@ -20,11 +20,11 @@ struct NcclAssumption {
 };
 [[nodiscard]] const std::vector<NcclAssumption>& nccl_assumptions();
 
-/// The assumptions that these obligations rest on, what checks each, and, as far as `ledger` holds claims decided on
-/// real NCCL, what came out here and which theorems therefore apply to this machine's communicator.
+/// The assumptions of these obligations and what checks each. If `ledger` has claims decided on real NCCL: also the
+/// results here, and the theorems that therefore apply to this machine's communicator.
 [[nodiscard]] std::string assumption_ledger(std::span<const Obligation> obligations, std::span<const Evidence> ledger);
 
-/// The table, for machines.
+/// The table as JSON.
 [[nodiscard]] nlohmann::ordered_json assumptions_as_json();
 
 }  // namespace samesum

@@ -1,4 +1,4 @@
-// Claims that must not come out green: if one does, nothing above it can be believed.
+// Claims that must not be upheld: if one is, no other line of the ledger can be trusted.
 // SPDX-License-Identifier: Apache-2.0
 #include "model/arithmetic/hop_arithmetic.hpp"
 #include "model/nccl/topology.hpp"
@@ -44,7 +44,7 @@ std::vector<Obligation> canaries() {
                               .assumptions = {{"below", {"(< x y)"}}, {"above", {"(< y x)"}}},
                               .goal = {"false"},
                               .expected_of_assumptions = SatResult::unsat}));
-    // SmtArithmetic would saturate; this adder does not, and the model must not agree with what it finds.
+    // SmtArithmetic saturates; this adder does not, so the model must not confirm its counterexample.
     const SmtArithmetic e5m2(Format::float8_e5m2);
     const std::vector<Term> x = numbered("x", 2);
     all.push_back(open_claim("canary_wrong_adder", "wrong: finite float8_e5m2 values added as IEEE does", "float8_e5m2",

@@ -11,25 +11,25 @@
 
 namespace samesum {
 
-/// What one addition does, and what a tree of them does: addition.cpp.
+/// One addition, and trees of additions: addition.cpp.
 [[nodiscard]] std::vector<Obligation> claims_of_addition();
-/// What the ways to combine promise, from NCCL's orders: schemes.cpp.
+/// What the schemes promise, given NCCL's orders: schemes.cpp.
 [[nodiscard]] std::vector<Obligation> claims_of_schemes();
-/// What impl's index arithmetic moves where: indexing.cpp.
+/// Which bytes impl's index arithmetic moves where: indexing.cpp.
 [[nodiscard]] std::vector<Obligation> claims_of_indexing();
-/// That NCCL's partition, as the model has it, deals every element once: partition.cpp.
+/// The model of NCCL's partition assigns every element once: partition.cpp.
 [[nodiscard]] std::vector<Obligation> claims_of_partition();
-/// That rings, trees and PAT add each rank once: trees.cpp.
+/// Rings, trees and PAT add each rank once: trees.cpp.
 [[nodiscard]] std::vector<Obligation> claims_of_trees();
-/// What an order can do to a sum at most: rounding.cpp.
+/// How much an order can change a sum: rounding.cpp.
 [[nodiscard]] std::vector<Obligation> claims_of_rounding();
-/// False on purpose, impossible, or out of reach: claims that must not come out green. canaries.cpp.
+/// Claims that are false, impossible or out of reach, and must not be upheld: canaries.cpp.
 [[nodiscard]] std::vector<Obligation> canaries();
 
-/// "Both trees give the same bits whatever the leaves are", in one format. Its counterexamples are evaluated in the
-/// model and shown by small values.
+/// "Both trees give the same bits for all leaves", in one format. Counterexamples are evaluated in the model and shown
+/// with small values.
 [[nodiscard]] Statement same_bits(std::string name, const ReductionTree& a, const ReductionTree& b, Format format);
-/// The same of an addition that commutes and of which nothing else is known: all the trees give one result.
+/// The same for any commutative addition: all trees give the same result.
 [[nodiscard]] Statement same_for_any_addition(std::string name, const std::vector<ReductionTree>& trees);
 
 }  // namespace samesum

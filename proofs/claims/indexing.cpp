@@ -34,12 +34,12 @@ SymbolicInteger received_at(Lemma& l, const SymbolicInteger& rank, const Symboli
     return l.code("received_at", [&] { return code::received_at(rank, own); });
 }
 
-/// A chunk of which nothing is known.
+/// An arbitrary chunk.
 Chunk any_chunk(Lemma& l, const std::string& whose) {
     return {l.natural(whose + "_offset"), l.natural(whose + "_count")};
 }
 
-/// More bytes than any buffer has: an eighth of what std::uint64_t can count.
+/// Larger than any buffer: an eighth of the range of std::uint64_t.
 const SymbolicInteger max_bytes(std::uint64_t{1} << 61);
 
 Truth within(const SymbolicInteger& at, const Chunk& range) {
@@ -47,8 +47,8 @@ Truth within(const SymbolicInteger& at, const Chunk& range) {
 }
 Truth same(const Chunk& a, const Chunk& b) { return a.offset == b.offset && a.count == b.count; }
 
-/// By induction over ranks: chunks lie one after another from 0 on, so none overlaps another and every byte of the
-/// buffer is in one.
+/// By induction over ranks: chunks follow one another from 0 on, so none overlaps another and every byte of the buffer
+/// is in one.
 Lemmas chunks_partition_the_buffer() {
     Lemmas all;
     all.add("first_chunk_begins_at_0", [](Lemma& l) {
@@ -83,7 +83,7 @@ Lemmas chunks_partition_the_buffer() {
     return all;
 }
 
-/// What the root of fixed_root sends, the others receive, and it is theirs.
+/// Each owner receives its own chunk, as the root of fixed_root sends it.
 Lemmas scatter_moves_each_chunk_to_its_owner() {
     Lemmas all;
     all.add("sends_match_receives", [](Lemma& l) {
@@ -122,7 +122,7 @@ Lemmas scatter_moves_each_chunk_to_its_owner() {
     return all;
 }
 
-/// What each rank of exchange_ordered sends, its peer receives, beside what the others send.
+/// Each peer receives what a rank of exchange_ordered sends, apart from what other ranks send.
 Lemmas exchange_moves_each_chunk_to_its_owner() {
     Lemmas all;
     all.add("sends_match_receives", [](Lemma& l) {
@@ -135,7 +135,7 @@ Lemmas exchange_moves_each_chunk_to_its_owner() {
         l.show("nothing_goes_to_oneself", implies(a == b, at_a.sent.count == SymbolicInteger(0)));
     });
     all.add("received_chunks_lie_apart", [](Lemma& l) {
-        // p < q < ranks, so written that solvers need not compare products.
+        // p < q < ranks, written so that solvers need not compare products.
         const SymbolicInteger self = l.natural("self"), p = l.natural("p"),
                               q = p + SymbolicInteger(1) + l.natural("between");
         const SymbolicInteger ranks = q + SymbolicInteger(1) + l.natural("beyond");
@@ -175,20 +175,21 @@ Lemmas exchange_moves_each_chunk_to_its_owner() {
     return all;
 }
 
-/// Ranks are (node, place) in one way only, and what each sends is what its peer receives, beside what the others send.
-Lemmas nodes_exchange_their_sums() {
-    Lemmas all;
-    const auto piece_at = [](Lemma& l, const SymbolicInteger& index, const SymbolicInteger& piece) {
-        return l.code("piece_at", [&] { return code::piece_at(index, piece); });
-    };
-    const auto within = [](Lemma& l, const SymbolicInteger& place, const SymbolicInteger& peer, const Chunk& mine,
-                           const Chunk& theirs, const SymbolicInteger& piece) {
-        return l.code("within_node", [&] { return code::within_node(place, peer, mine, theirs, piece); });
-    };
-    const auto across = [](Lemma& l, const SymbolicInteger& node, const SymbolicInteger& peer,
-                           const SymbolicInteger& mine, const SymbolicInteger& theirs, const SymbolicInteger& piece) {
-        return l.code("across_nodes", [&] { return code::across_nodes(node, peer, mine, theirs, piece); });
-    };
+SymbolicInteger piece_at(Lemma& l, const SymbolicInteger& index, const SymbolicInteger& piece) {
+    return l.code("piece_at", [&] { return code::piece_at(index, piece); });
+}
+code::Move<SymbolicInteger> within_node(Lemma& l, const SymbolicInteger& place, const SymbolicInteger& peer,
+                                        const Chunk& mine, const Chunk& theirs, const SymbolicInteger& piece) {
+    return l.code("within_node", [&] { return code::within_node(place, peer, mine, theirs, piece); });
+}
+code::Move<SymbolicInteger> across_nodes(Lemma& l, const SymbolicInteger& node, const SymbolicInteger& peer,
+                                         const SymbolicInteger& mine, const SymbolicInteger& theirs,
+                                         const SymbolicInteger& piece) {
+    return l.code("across_nodes", [&] { return code::across_nodes(node, peer, mine, theirs, piece); });
+}
+
+/// Each rank is one (node, place), and what a rank sends is what its peer receives.
+void add_node_transfers(Lemmas& all) {
     all.add("a_rank_for_each_node_and_place", [](Lemma& l) {
         // Of nodes of place + beyond + 1 ranks.
         const SymbolicInteger node = l.natural("node"), place = l.natural("place");
@@ -197,20 +198,20 @@ Lemmas nodes_exchange_their_sums() {
         l.show("of_the_node", node * in_node <= rank && rank < (node + SymbolicInteger(1)) * in_node);
         l.show("at_the_place", rank - node * in_node == place);
     });
-    all.add("sends_match_receives_within_a_node", [=](Lemma& l) {
+    all.add("sends_match_receives_within_a_node", [](Lemma& l) {
         const SymbolicInteger a = l.natural("a"), b = l.natural("b"), piece = l.natural("piece");
         const Chunk of_a = any_chunk(l, "chunk_of_a"), of_b = any_chunk(l, "chunk_of_b");
-        const auto at_a = within(l, a, b, of_a, of_b, piece), at_b = within(l, b, a, of_b, of_a, piece);
+        const auto at_a = within_node(l, a, b, of_a, of_b, piece), at_b = within_node(l, b, a, of_b, of_a, piece);
         l.assume("a_place_is_one_place", implies(a == b, same(of_a, of_b)));
         l.show("b_receives_what_a_sends", at_a.sent.count == at_b.received.count);
         l.show("all_of_bs_chunk", implies(a != b, same(at_a.sent, of_b)));
         l.show("nothing_goes_to_oneself", implies(a == b, at_a.sent.count == SymbolicInteger(0)));
         l.show("read_where_received", at_b.received.offset == piece_at(l, a, piece));
     });
-    all.add("sends_match_receives_across_nodes", [=](Lemma& l) {
+    all.add("sends_match_receives_across_nodes", [](Lemma& l) {
         const SymbolicInteger a = l.natural("a"), b = l.natural("b"), piece = l.natural("piece");
         const SymbolicInteger of_a = l.natural("count_of_a"), of_b = l.natural("count_of_b");
-        const auto at_a = across(l, a, b, of_a, of_b, piece), at_b = across(l, b, a, of_b, of_a, piece);
+        const auto at_a = across_nodes(l, a, b, of_a, of_b, piece), at_b = across_nodes(l, b, a, of_b, of_a, piece);
         l.assume("a_node_is_one_node", implies(a == b, of_a == of_b));
         l.show("b_receives_what_a_sends", at_a.sent.count == at_b.received.count);
         l.show("all_of_bs_sums", implies(a != b, at_a.sent.count == of_b));
@@ -218,13 +219,17 @@ Lemmas nodes_exchange_their_sums() {
         l.show("where_the_sums_for_b_are", at_a.sent.offset == piece_at(l, b, piece));
         l.show("read_where_received", at_b.received.offset == piece_at(l, a, piece));
     });
-    all.add("pieces_lie_apart", [=](Lemma& l) {
+}
+
+/// The parts of the workspace and the pieces in them do not overlap.
+void add_node_pieces(Lemmas& all) {
+    all.add("pieces_lie_apart", [](Lemma& l) {
         const SymbolicInteger piece = l.natural("piece"), p = l.natural("p"), bytes = l.natural("bytes");
         const SymbolicInteger q = p + SymbolicInteger(1) + l.natural("between");
         l.assume("a_chunk_fits_a_piece", bytes <= piece);
         l.show("no_overlap", piece_at(l, p, piece) + bytes <= piece_at(l, q, piece));
     });
-    all.add("the_workspace_has_three_parts", [=](Lemma& l) {
+    all.add("the_workspace_has_three_parts", [](Lemma& l) {
         const SymbolicInteger piece = l.natural("piece"), senders = l.natural("senders"), nodes = l.natural("nodes");
         const SymbolicInteger sums = l.code("node_sums_at", [&] { return code::node_sums_at(senders, piece); });
         const SymbolicInteger others =
@@ -235,7 +240,7 @@ Lemmas nodes_exchange_their_sums() {
         l.show("sums_end_where_others_begin", others == sums + piece_at(l, nodes, piece));
         l.show("others_end_the_workspace", size == others + piece_at(l, nodes, piece));
     });
-    all.add("fits_64_bits", [=](Lemma& l) {
+    all.add("fits_64_bits", [](Lemma& l) {
         const SymbolicInteger piece = l.natural("piece"), senders = l.natural("senders"), nodes = l.natural("nodes");
         const SymbolicInteger size =
             l.code("by_node_workspace", [&] { return code::by_node_workspace(senders, nodes, piece); });
@@ -245,10 +250,16 @@ Lemmas nodes_exchange_their_sums() {
         (void)piece_at(l, nodes, piece);
         l.fits_64_bits();
     });
+}
+
+Lemmas nodes_exchange_their_sums() {
+    Lemmas all;
+    add_node_transfers(all);
+    add_node_pieces(all);
     return all;
 }
 
-/// The ordered sum of gather_ordered reads, of each rank's partial in turn, the own chunk.
+/// The ordered sum of gather_ordered reads the own chunk of each rank's partial in turn.
 Lemmas gather_reads_the_own_chunk_of_each() {
     Lemmas all;
     all.add("own_chunk_of_each_partial", [](Lemma& l) {
@@ -272,19 +283,20 @@ Lemmas gather_reads_the_own_chunk_of_each() {
 /// function of the owner's chunk.
 constexpr std::uint64_t tile_lines = 8, words_a_line = 15;
 
-Lemmas lines_carry_the_own_chunk_once() {
-    Lemmas all;
-    const auto word_at = [](Lemma& l, const SymbolicInteger& line, const SymbolicInteger& word) {
-        return l.code("word_at", [&] { return code::word_at(line, word); });
-    };
-    const auto tiles_of = [](Lemma& l, const SymbolicInteger& bytes, const SymbolicInteger& tile) {
-        return l.code("tiles_of", [&] { return code::tiles_of(bytes, tile); });
-    };
-    const auto lines_of = [](Lemma& l, const SymbolicInteger& bytes, const SymbolicInteger& tile,
-                             const SymbolicInteger& lines) {
-        return l.code("tile_lines_of", [&] { return code::tile_lines_of(bytes, tile, lines); });
-    };
-    all.add("no_byte_travels_twice", [=](Lemma& l) {
+SymbolicInteger word_at(Lemma& l, const SymbolicInteger& line, const SymbolicInteger& word) {
+    return l.code("word_at", [&] { return code::word_at(line, word); });
+}
+SymbolicInteger tiles_of(Lemma& l, const SymbolicInteger& bytes, const SymbolicInteger& tile) {
+    return l.code("tiles_of", [&] { return code::tiles_of(bytes, tile); });
+}
+SymbolicInteger lines_of(Lemma& l, const SymbolicInteger& bytes, const SymbolicInteger& tile,
+                         const SymbolicInteger& lines) {
+    return l.code("tile_lines_of", [&] { return code::tile_lines_of(bytes, tile, lines); });
+}
+
+/// Every byte of the chunk is in exactly one word that is sent.
+void add_words(Lemmas& all) {
+    all.add("no_byte_travels_twice", [](Lemma& l) {
         const SymbolicInteger i = l.natural("line_i"), j = l.natural("line_j"), v = l.natural("word_v"),
                               w = l.natural("word_w");
         const SymbolicInteger x = l.natural("byte_x"), y = l.natural("byte_y");
@@ -292,7 +304,7 @@ Lemmas lines_carry_the_own_chunk_once() {
                                         x < SymbolicInteger(8) && y < SymbolicInteger(8));
         l.show("one_place_each", implies(word_at(l, i, v) + x == word_at(l, j, w) + y, i == j && v == w && x == y));
     });
-    all.add("every_byte_travels", [=](Lemma& l) {
+    all.add("every_byte_travels", [](Lemma& l) {
         const SymbolicInteger lines = l.constant(tile_lines), data = l.constant(tile_lines * code::line_data);
         const SymbolicInteger byte = l.natural("byte"), bytes = l.natural("bytes"), max = l.natural("most_bytes");
         const SymbolicInteger tile = l.natural("tile"), line = l.natural("line_of_tile"), word = l.natural("word");
@@ -303,14 +315,18 @@ Lemmas lines_carry_the_own_chunk_once() {
         l.show("in_a_tile_that_is_sent", tile < tiles_of(l, max, data));
         l.show("in_a_line_that_is_sent", line < lines_of(l, bytes, tile, lines));
     });
-    all.add("a_word_has_a_place", [=](Lemma& l) {
+    all.add("a_word_has_a_place", [](Lemma& l) {
         const SymbolicInteger byte = l.natural("byte"), width(code::line_data);
         const SymbolicInteger line = byte / width, word = (byte - line * width) / SymbolicInteger(8);
         const SymbolicInteger begin = word_at(l, line, word);
         l.show("of_a_line", word < SymbolicInteger(words_a_line));
         l.show("that_holds_the_byte", begin <= byte && byte < begin + SymbolicInteger(8));
     });
-    all.add("lines_of_a_tile", [=](Lemma& l) {
+}
+
+/// Tiles and lines are as many as needed.
+void add_tiles(Lemmas& all) {
+    all.add("lines_of_a_tile", [](Lemma& l) {
         const SymbolicInteger lines = l.constant(tile_lines), tile = l.natural("tile"), bytes = l.natural("bytes");
         const SymbolicInteger sent = lines_of(l, bytes, tile, lines);
         l.show("one_at_least", sent >= SymbolicInteger(1));
@@ -319,21 +335,21 @@ Lemmas lines_carry_the_own_chunk_once() {
                sent == SymbolicInteger(1) ||
                    (tile * lines + sent - SymbolicInteger(1)) * SymbolicInteger(code::line_data) < bytes);
     });
-    all.add("tiles", [=](Lemma& l) {
+    all.add("tiles", [](Lemma& l) {
         const SymbolicInteger data = l.constant(tile_lines * code::line_data), max = l.natural("most_bytes");
         const SymbolicInteger tiles = tiles_of(l, max, data);
         l.show("none_in_vain", tiles == SymbolicInteger(0) || (tiles - SymbolicInteger(1)) * data < max);
         l.show("hold_everything", tiles * data >= max);
     });
-    // A lane's words of the tile's later lines lie a fixed distance behind its first.
-    all.add("rounds", [=](Lemma& l) {
+    // A lane's words in the tile's later lines are a fixed distance behind its first.
+    all.add("rounds", [](Lemma& l) {
         const SymbolicInteger line = l.natural("line"), word = l.natural("word"), round = l.natural("round");
         l.show("four_lines_on", word_at(l, line, word) + round * SymbolicInteger(4 * code::line_data) ==
                                     word_at(l, line + SymbolicInteger(4) * round, word));
         l.show("eight_bytes_on",
                word_at(l, line, word) + SymbolicInteger(8) == word_at(l, line, word + SymbolicInteger(1)));
     });
-    all.add("fits_64_bits", [=](Lemma& l) {
+    all.add("fits_64_bits", [](Lemma& l) {
         const SymbolicInteger lines = l.constant(tile_lines), data = l.constant(tile_lines * code::line_data);
         const SymbolicInteger tile = l.natural("tile"), bytes = l.natural("bytes"), max = l.natural("most_bytes");
         const SymbolicInteger line = l.natural("line_of_tile"), word = l.natural("word");
@@ -345,23 +361,29 @@ Lemmas lines_carry_the_own_chunk_once() {
         (void)word_at(l, at, word);
         l.fits_64_bits();
     });
+}
+
+Lemmas lines_carry_the_own_chunk_once() {
+    Lemmas all;
+    add_words(all);
+    add_tiles(all);
     return all;
 }
 
 /// Of a tile's 8 lines of 16 words each lane takes two neighbouring words in each of two rounds; the last is the flag.
-Exhausted lanes_share_a_tile() {
-    Exhausted world;
+Enumeration lanes_share_a_tile() {
+    Enumeration tried;
     std::set<std::pair<std::uint64_t, std::uint64_t>> places;
     for (std::uint64_t lane = 0; lane < 32; ++lane)
         for (std::uint64_t round = 0; round < 2; ++round)
             for (std::uint64_t half = 0; half < 2; ++half) {
-                ++world.cases;
+                ++tried.cases;
                 const std::uint64_t line = round * 4 + lane / 8, word = lane % 8 * 2 + half;
                 if (!places.insert({line, word}).second || line >= tile_lines || word > words_a_line)
-                    world.counterexample = fmt::format("lane {}, round {}, half {}", lane, round, half);
+                    tried.counterexample = fmt::format("lane {}, round {}, half {}", lane, round, half);
             }
-    if (places.size() != tile_lines * (words_a_line + 1)) world.counterexample = "some word of a line is nobody's";
-    return world;
+    if (places.size() != tile_lines * (words_a_line + 1)) tried.counterexample = "a word of a line has no lane";
+    return tried;
 }
 
 Lemmas dispatch_is_vllms() {
@@ -387,12 +409,12 @@ Lemmas dispatch_is_vllms() {
     return all;
 }
 
-/// impl/ and model/ each have their own dispatch and gate; they agree.
-Exhausted dispatches_agree() {
-    Exhausted world;
+/// impl/ and model/ have separate dispatchers and gates; they agree.
+Enumeration dispatches_agree() {
+    Enumeration tried;
     const auto differs = [&](Scheme here, Scheme there, const std::string& where) {
-        ++world.cases;
-        if (here != there) world.counterexample = fmt::format("{}: {} and {}", where, name(here), name(there));
+        ++tried.cases;
+        if (here != there) tried.counterexample = fmt::format("{}: {} and {}", where, name(here), name(there));
         return here != there;
     };
     for (std::uint64_t sizes = 0; sizes < 256; ++sizes) {
@@ -401,24 +423,24 @@ Exhausted dispatches_agree() {
             const Scheme here = code::dispatch(scheme == Scheme::vllm_default, routing.equal_sizes(), scheme,
                                                Scheme::reduce_scatter, Scheme::reduce_per_owner);
             if (differs(here, dispatched(scheme, routing), fmt::format("{}, sizes {}", name(scheme), sizes)))
-                return world;
+                return tried;
         }
     }
     for (int ranks = 1; ranks <= 64; ++ranks)
         for (const bool asked : {false, true}) {
             const Scheme here = code::gate(asked, ranks) ? Scheme::fixed_root : Scheme::vllm_default;
-            if (differs(here, gated(asked, ranks), fmt::format("{} ranks", ranks))) return world;
+            if (differs(here, gated(asked, ranks), fmt::format("{} ranks", ranks))) return tried;
         }
-    return world;
+    return tried;
 }
 
 }  // namespace
 
 std::vector<Obligation> claims_of_indexing() {
     std::vector<Obligation> claims;
-    std::vector<Statement> planted;
+    std::vector<Statement> mutations;
     const auto add = [&](Obligation claim, const Lemmas& lemmas) {
-        for (Statement& each : lemmas.planted(5000)) planted.push_back(std::move(each));
+        for (Statement& each : lemmas.mutations(5000)) mutations.push_back(std::move(each));
         claim.statements = lemmas.statements();
         claims.push_back(std::move(claim));
     };
@@ -449,14 +471,14 @@ std::vector<Obligation> claims_of_indexing() {
     add({.name = "lines_carry_own_chunks",
          .sentence = "direct_ordered's lines carry each byte of the own chunk once, and are as many as are waited for",
          .scope = "any ranks, sizes",
-         .exhaust = lanes_share_a_tile},
+         .enumerate = lanes_share_a_tile},
         lines_carry_the_own_chunk_once());
     add({.name = "dispatch_is_vllms",
          .sentence = "impl/ takes the scheme that vLLM would, as the model does",
          .scope = "any scheme, sizes, ranks",
-         .exhaust = dispatches_agree},
+         .enumerate = dispatches_agree},
         dispatch_is_vllms());
-    claims.push_back(mutations_are_refuted("impl/kernels/indexing.hpp", std::move(planted)));
+    claims.push_back(mutations_are_refuted("impl/kernels/indexing.hpp", std::move(mutations)));
     return claims;
 }
 

@@ -1,4 +1,4 @@
-// How far an order can move a sum, and when a float32 accumulator hides the order altogether.
+// How much an order can change a sum, and when a float32 accumulator hides the order completely.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -26,7 +26,7 @@ int window(Format format, int count) {
 
 // --- float32 accumulators ---
 
-/// In units of what all the values are multiples of: a partial sum is no larger than its leaves' magnitudes together.
+/// In units of the common factor of all values: a partial sum is at most the sum of its leaves' magnitudes.
 Statement partial_sums_stay_small() {
     return {.name = "partial_sums_are_small_integers",
             .logic = "QF_LIA",
@@ -39,7 +39,7 @@ Statement partial_sums_stay_small() {
                      "(<= (magnitude (+ left right)) 16777216))"}};
 }
 
-/// Such an integer is a float32 number, and an addition whose exact result is a number gives that number.
+/// Such an integer is a float32 number, and an addition whose exact result is a float32 number is exact.
 Statement small_integers_are_numbers() {
     return {.name = "integers_up_to_2_24_are_float32",
             .logic = "QF_BVFP",
@@ -90,7 +90,7 @@ std::vector<Bits> finite_values(Format format) {
 }
 
 /// A value with binary exponent e is an integer multiple of 2^(e + 1 - precision), by less than 2^precision.
-void every_value_is_an_integer_of_its_binade(Exhausted& world) {
+void every_value_is_an_integer_of_its_binade(Enumeration& tried) {
     for (const Format format : narrow_formats) {
         const FormatTraits& t = traits(format);
         for (const Bits bits : finite_values(format)) {
@@ -98,16 +98,16 @@ void every_value_is_an_integer_of_its_binade(Exhausted& world) {
             const double value = std::fabs(to_double(format, bits));
             const int exponent = std::max(std::ilogb(value), 1 - t.bias());
             const double units = std::ldexp(value, t.precision() - 1 - exponent);
-            ++world.cases;
+            ++tried.cases;
             if (units == std::floor(units) && units < std::ldexp(1.0, t.precision())) continue;
-            world.counterexample = fmt::format("{}: {}", name(format), hex(format, bits));
+            tried.counterexample = fmt::format("{}: {}", name(format), hex(format, bits));
             return;
         }
     }
 }
 
 /// Values at both ends of the window, of all signs and the extreme significands, and trees of many shapes.
-void eight_values_in_their_window(Exhausted& world) {
+void eight_values_in_their_window(Enumeration& tried) {
     constexpr int count = 8;
     std::vector<int> ranks{0, 1, 2, 3, 4, 5, 6, 7};
     const std::array trees{ReductionTree::left_fold(ranks), ReductionTree::balanced(ranks),
@@ -123,15 +123,15 @@ void eight_values_in_their_window(Exhausted& world) {
             std::vector<Bits> leaves;
             for (std::size_t rest = pick, i = 0; i < count; ++i, rest /= picks.size())
                 leaves.push_back(picks[rest % picks.size()]);
-            ++world.cases;
-            world.counterexample = told_apart(format, trees, leaves);
-            if (!world.counterexample.empty()) return;
+            ++tried.cases;
+            tried.counterexample = told_apart(format, trees, leaves);
+            if (!tried.counterexample.empty()) return;
         }
     }
 }
 
 /// float8_e4m3 is one window: 73 x 448 x 2^9 < 2^24. All triples, up to their common sign.
-void every_e4m3_triple(Exhausted& world) {
+void every_e4m3_triple(Enumeration& tried) {
     constexpr Format format = Format::float8_e4m3;
     const std::array trees{ReductionTree::parse("((0 1) 2)"), ReductionTree::parse("((0 2) 1)"),
                            ReductionTree::parse("(0 (1 2))")};
@@ -139,22 +139,23 @@ void every_e4m3_triple(Exhausted& world) {
     for (std::size_t i = 0; i < values.size() / 2; ++i)
         for (std::size_t j = i; j < values.size(); ++j)
             for (std::size_t k = j; k < values.size(); ++k) {
-                ++world.cases;
-                world.counterexample = told_apart(format, trees, std::array{values[i], values[j], values[k]});
-                if (!world.counterexample.empty()) return;
+                ++tried.cases;
+                tried.counterexample = told_apart(format, trees, std::array{values[i], values[j], values[k]});
+                if (!tried.counterexample.empty()) return;
             }
 }
 
-Exhausted float32_hides_order() {
-    Exhausted world;
+Enumeration float32_hides_order() {
+    Enumeration tried;
     for (const auto part : {every_value_is_an_integer_of_its_binade, eight_values_in_their_window, every_e4m3_triple})
-        if (world.counterexample.empty()) part(world);
-    return world;
+        if (tried.counterexample.empty()) part(tried);
+    return tried;
 }
 
 /// One binade more than the window of 8 values: five large ones that end half-way between two results, and three small
-/// ones, d + d - 2^precision = 2, that decide it when they are added first and vanish one by one when they come last.
-Exhausted float32_shows_order(Format format) {
+/// ones, d + d - 2^precision = 2, that decide the rounding when added first and are absorbed one by one when added
+/// last.
+Enumeration float32_shows_order(Format format) {
     const FormatTraits& t = traits(format);
     const int binades = window(format, 8) + 1, lowest = -t.fraction_bits;
     const Bits implicit = Bits{1} << t.fraction_bits;
@@ -205,7 +206,7 @@ Statement products(std::string name, std::string assumed, std::string goal) {
             .goal = {std::move(goal)}};
 }
 
-/// Rounding moves a sum by no more than either operand, since the other is itself a number, nor by more than u of it.
+/// Rounding changes a sum by at most either operand, since the other is representable, and by at most u times the sum.
 std::vector<Statement> error_grows_by_one_unit() {
     return {
         step_up("right_part_is_small", {{"right_part_is_small", {"(and (<= A2 P1) (<= E2 X))"}},
@@ -220,9 +221,9 @@ std::vector<Statement> error_grows_by_one_unit() {
                  "(<= (* u T) (+ (* u A1) (* u (* a (* u A1))) (* u A2)))")};
 }
 
-/// What the proof takes for granted about one addition, and what follows for three values: in the model, all of float8.
-Exhausted float8_sums_lie_within_the_bound() {
-    Exhausted world;
+/// The proof's assumptions about one addition, and the bound for three values: in the model, for all of float8.
+Enumeration float8_sums_lie_within_the_bound() {
+    Enumeration tried;
     const std::array trees{ReductionTree::parse("((0 1) 2)"), ReductionTree::parse("((0 2) 1)"),
                            ReductionTree::parse("(0 (1 2))")};
     for (const Format format : {Format::float8_e4m3, Format::float8_e5m2}) {
@@ -234,13 +235,13 @@ Exhausted float8_sums_lie_within_the_bound() {
             for (std::size_t j = 0; j < values.size(); ++j) {
                 const double x = to_double(format, values[i]), y = to_double(format, values[j]);
                 if (std::fabs(x + y) > largest) continue;
-                ++world.cases;
+                ++tried.cases;
                 const std::array both{values[i], values[j]};
                 const double error =
                     std::fabs(to_double(format, sum_element(rule, ReductionTree::parse("(0 1)"), both)) - (x + y));
                 if (error <= unit * std::fabs(x + y) && error <= std::fabs(x) && error <= std::fabs(y)) continue;
-                world.counterexample = fmt::format("{}: {}", name(format), shown(format, both));
-                return world;
+                tried.counterexample = fmt::format("{}: {}", name(format), shown(format, both));
+                return tried;
             }
         // Every third value keeps all exponents and both signs.
         for (std::size_t i = 0; i < values.size() / 2; i += 3)
@@ -249,14 +250,14 @@ Exhausted float8_sums_lie_within_the_bound() {
                     const std::array leaves{values[i], values[j], values[k]};
                     const SumBound bound = any_order_bound(rule, leaves);
                     for (const ReductionTree& tree : trees) {
-                        ++world.cases;
+                        ++tried.cases;
                         if (bound.admits(format, sum_element(rule, tree, leaves))) continue;
-                        world.counterexample = fmt::format("{}: {}", name(format), shown(format, leaves));
-                        return world;
+                        tried.counterexample = fmt::format("{}: {}", name(format), shown(format, leaves));
+                        return tried;
                     }
                 }
     }
-    return world;
+    return tried;
 }
 
 }  // namespace
@@ -269,12 +270,12 @@ std::vector<Obligation> claims_of_rounding() {
                       .scope = "16-bit and 8-bit floats",
                       .statements = {partial_sums_stay_small(), small_integers_are_numbers(),
                                      additions_of_small_integers_are_exact()},
-                      .exhaust = float32_hides_order});
+                      .enumerate = float32_hides_order});
     for (const Format format : {Format::float16, Format::bfloat16})
         claims.push_back({.name = "float32_shows_order_beyond_the_window",
                           .sentence = "one binade beyond that window two orders of 8 values differ",
                           .scope = std::string(name(format)),
-                          .exhaust = [format] { return float32_shows_order(format); },
+                          .enumerate = [format] { return float32_shows_order(format); },
                           .settled = Obligation::Settled::by_example});
     claims.push_back({.name = "error_is_bounded_in_every_order",
                       .sentence =
@@ -282,7 +283,7 @@ std::vector<Obligation> claims_of_rounding() {
                           "of the exact one, u = 2^-precision, so two orders within twice that",
                       .scope = "every float format, any number of values",
                       .statements = error_grows_by_one_unit(),
-                      .exhaust = float8_sums_lie_within_the_bound,
+                      .enumerate = float8_sums_lie_within_the_bound,
                       .assumes_of_nccl = {"adds_as_modelled"}});
     return claims;
 }

@@ -1,4 +1,4 @@
-// What each way to combine promises, given the orders that NCCL's calls have.
+// What each scheme promises, given the orders of NCCL's calls.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -57,24 +57,24 @@ std::string where(const Routing& routing, std::uint64_t element) {
                        routing.owner(element / routing.hidden));
 }
 
-/// Compares every order of a scheme, over routings, with the first one met.
+/// Compares every order of a scheme, over routings, with the first one.
 class OneOrder {
 public:
     /// False at the first order that differs.
-    bool agrees(const CombinePlan& plan, const Routing& routing, Exhausted& world) {
+    bool agrees(const CombinePlan& plan, const Routing& routing, Enumeration& tried) {
         bool same = true;
-        // Two blocks after another hold all there is to see: what repeats within a part is turned by the owner alone.
+        // Two consecutive blocks are enough: within a part, orders repeat and are rotated only by the owner.
         for (const Part& part : plan.schedule.parts()) {
             const std::uint64_t blocks = std::min<std::uint64_t>(part.blocks, 64);
             for (std::uint64_t block = 0; block < blocks && same; ++block) {
                 const ReductionTree tree = part.order_of_block(block).as_tree().canonical();
                 const std::string place = where(routing, part.begin + block * part.period);
-                ++world.cases;
+                ++tried.cases;
                 if (!tree_) {
                     tree_ = tree;
                     place_ = place;
                 } else if (*tree_ != tree) {
-                    world.counterexample = fmt::format("{}: {}\n{}: {}", place_, tree_->str(), place, tree.str());
+                    tried.counterexample = fmt::format("{}: {}\n{}: {}", place_, tree_->str(), place, tree.str());
                     same = false;
                 }
             }
@@ -88,8 +88,8 @@ private:
 };
 
 /// At two ranks all schemes, rings, roots, algorithms and protocols have one order.
-Exhausted one_order_at_two_ranks() {
-    Exhausted world;
+Enumeration one_order_at_two_ranks() {
+    Enumeration tried;
     OneOrder one;
     const Communicator comm{.topology = Topology::one_rank_per_node(2, 4)};
     for (const Scheme scheme : all_schemes)
@@ -98,16 +98,16 @@ Exhausted one_order_at_two_ranks() {
             for (const Protocol protocol : all_protocols)
                 for (const int root : {0, 1}) {
                     const CombineOptions options{.root = root, .forced = {Algorithm::ring, protocol}};
-                    if (!one.agrees(plan_combine(scheme, comm, routing, Format::bfloat16, options), routing, world))
-                        return world;
+                    if (!one.agrees(plan_combine(scheme, comm, routing, Format::bfloat16, options), routing, tried))
+                        return tried;
                 }
         }
-    return world;
+    return tried;
 }
 
 /// All channels share a ring; any ring, root and routing: one order for each ring and root.
-Exhausted fixed_root_keeps_its_order() {
-    Exhausted world;
+Enumeration fixed_root_keeps_its_order() {
+    Enumeration tried;
     for (int ranks = 2; ranks <= 8; ++ranks) {
         const std::vector<Ring> rings = all_rings(std::min(ranks, 5));
         for (Ring ring : rings) {
@@ -118,18 +118,18 @@ Exhausted fixed_root_keeps_its_order() {
                 for (const Routing& routing : routings(ranks))
                     for (const Scheme scheme : {Scheme::fixed_root, Scheme::reduce_broadcast}) {
                         const CombineOptions options{.root = root, .forced = ring_simple};
-                        if (!one.agrees(plan_combine(scheme, comm, routing, Format::bfloat16, options), routing, world))
-                            return world;
+                        if (!one.agrees(plan_combine(scheme, comm, routing, Format::bfloat16, options), routing, tried))
+                            return tried;
                     }
             }
         }
     }
-    return world;
+    return tried;
 }
 
-/// The same with rings that differ from channel to channel, for schemes that add by their own hand.
-Exhausted keeps_its_order_on_any_rings(Scheme scheme, int ranks_per_node = 0) {
-    Exhausted world;
+/// The same with rings that differ from channel to channel, for schemes where samesum adds, not NCCL.
+Enumeration keeps_its_order_on_any_rings(Scheme scheme, int ranks_per_node = 0) {
+    Enumeration tried;
     for (int ranks = 2; ranks <= 8; ++ranks) {
         if (ranks_per_node > 0 && ranks % ranks_per_node != 0) continue;
         OneOrder one;
@@ -142,15 +142,15 @@ Exhausted keeps_its_order_on_any_rings(Scheme scheme, int ranks_per_node = 0) {
             for (const Routing& routing : routings(ranks))
                 if (!one.agrees(plan_combine(scheme, *comm, routing, Format::bfloat16,
                                              {.ranks_per_node = ranks_per_node, .forced = ring_simple}),
-                                routing, world))
-                    return world;
+                                routing, tried))
+                    return tried;
     }
-    return world;
+    return tried;
 }
 
 /// Sums of five values from the edges of every format: no permutation changes a bit.
-Exhausted exact_ignores_order() {
-    Exhausted world;
+Enumeration exact_ignores_order() {
+    Enumeration tried;
     for (const Format format : float_formats) {
         const FormatTraits& t = traits(format);
         const std::vector<Bits> edges{0,
@@ -173,47 +173,47 @@ Exhausted exact_ignores_order() {
             if (!std::is_sorted(values.begin(), values.end())) continue;
             const Bits sum = exact_sum(format, values);
             do {
-                ++world.cases;
+                ++tried.cases;
                 if (exact_sum(format, values) == sum) continue;
-                world.counterexample = fmt::format("{}: {}", name(format), str_leaves(format, values));
-                return world;
+                tried.counterexample = fmt::format("{}: {}", name(format), str_leaves(format, values));
+                return tried;
             } while (std::next_permutation(values.begin(), values.end()));
         }
     }
-    return world;
+    return tried;
 }
 
 /// Two rings, walked from the root, are the same order exactly when they are equal up to their first two members; every
-/// other pair is told apart by a witness.
-Exhausted different_rings_are_told_apart(int max_ranks) {
-    Exhausted world;
+/// other pair is distinguished by a witness.
+Enumeration different_rings_are_told_apart(int max_ranks) {
+    Enumeration tried;
     for (int ranks = 3; ranks <= max_ranks; ++ranks) {
         const std::vector<Ring> rings = all_rings(ranks);
         for (const Ring& a : rings)
             for (const Ring& b : rings)
                 for (const int root : {0, ranks - 1}) {
-                    ++world.cases;
+                    ++tried.cases;
                     const ReductionTree first = ReductionTree::left_fold(walk_ending_at(a, root));
                     const ReductionTree second = ReductionTree::left_fold(walk_ending_at(b, root));
                     const bool apart = separating_witness(first, second, Format::bfloat16).has_value();
                     if (apart == same_reduce_order(a, b, root) || (ranks == 3 && apart)) {
-                        world.counterexample = fmt::format("rings {} and {}, root {}", str(a), str(b), root);
-                        return world;
+                        tried.counterexample = fmt::format("rings {} and {}, root {}", str(a), str(b), root);
+                        return tried;
                     }
                 }
     }
-    return world;
+    return tried;
 }
 
 /// Every order that NCCL's model can name adds each rank exactly once.
-Exhausted every_order_adds_each_rank_once() {
-    Exhausted world;
+Enumeration every_order_adds_each_rank_once() {
+    Enumeration tried;
     const auto complete = [&](const Order& order) {
-        ++world.cases;
+        ++tried.cases;
         std::vector<int> leaves = order.as_tree().leaves();
         std::sort(leaves.begin(), leaves.end());
         if (leaves == identity(order.ranks())) return true;
-        world.counterexample = fmt::format("{} ranks, {}: {}", order.ranks(), order.label(), order.as_tree().str());
+        tried.counterexample = fmt::format("{} ranks, {}: {}", order.ranks(), order.label(), order.as_tree().str());
         return false;
     };
     for (int ranks = 1; ranks <= 64; ++ranks) {
@@ -227,15 +227,15 @@ Exhausted every_order_adds_each_rank_once() {
                 orders.push_back(Order::pat(ranks, last, dimensions));
         }
         for (const Order& order : orders)
-            if (!complete(order)) return world;
+            if (!complete(order)) return tried;
     }
-    return world;
+    return tried;
 }
 
-/// One token, two places for it: element p1 of one call and p2 of another. Each call's partition puts its elements on
-/// channels as it likes, so owners, sizes, counts, positions and protocols are all covered; the root is any rank. The
-/// fold on a channel begins at the root's successor, follows the ring, and ends with the root. By induction over its
-/// steps both folds reach the same ranks with the same sums, so they also end at the same step with the same bits.
+/// One token, two places for it: element p1 of one call and p2 of another. Each call's partition assigns its elements
+/// to channels arbitrarily, so owners, sizes, counts, positions and protocols are all covered; the root is any rank.
+/// The fold on a channel begins at the root's successor, follows the ring, and ends with the root. By induction over
+/// its steps both folds reach the same ranks with the same sums, so they also end at the same step with the same bits.
 constexpr const char* two_places =
     "(declare-sort Rank 0)\n(declare-sort Channel 0)\n(declare-sort Place 0)\n"
     "(declare-fun next (Channel Rank) Rank)\n"
@@ -274,7 +274,7 @@ void add_two_and_three_ranks(std::vector<Obligation>& claims) {
                       .scope = "every scheme, root, protocol and routing",
                       .statements = {same_for_any_addition(
                           "any_addition", {ReductionTree::parse("(0 1)"), ReductionTree::parse("(1 0)")})},
-                      .exhaust = one_order_at_two_ranks,
+                      .enumerate = one_order_at_two_ranks,
                       .assumes_of_nccl = {"adds_as_modelled"}});
     const Communicator comm = communicator({identity(3)});
     const Routing routing{{1, 1, 1}, hidden};
@@ -304,7 +304,7 @@ void add_fixed_root(std::vector<Obligation>& claims) {
     claims.push_back({.name = "fixed_root_is_routing_invariant",
                       .sentence = "the same on the schedules that the model makes",
                       .scope = "one ring; schedules of 2 to 8 ranks",
-                      .exhaust = fixed_root_keeps_its_order,
+                      .enumerate = fixed_root_keeps_its_order,
                       .assumes_of_nccl = {"one_ring", "reduce_is_a_ring", "delivers_bytes"}});
 
     // The first two channels of a real call with different rings.
@@ -325,7 +325,7 @@ void add_fixed_root(std::vector<Obligation>& claims) {
                       .sentence = "any two rings are told apart by a witness, unless they are equal, walked from the "
                                   "root, up to their first two members",
                       .scope = "every pair of rings of 3 to 6 ranks",
-                      .exhaust = [] { return different_rings_are_told_apart(6); },
+                      .enumerate = [] { return different_rings_are_told_apart(6); },
                       .assumes_of_nccl = {"reduce_is_a_ring"}});
     claims.push_back({.name = "three_ranks_need_no_ring",
                       .sentence = "with 3 ranks the root comes last and the other two commute, so every ring gives "
@@ -342,18 +342,18 @@ void add_ordered(std::vector<Obligation>& claims) {
         claims.push_back({.name = fmt::format("{}_is_routing_invariant", name(scheme)),
                           .sentence = "a token's bits do not depend on owner, position, call, rings or channels",
                           .scope = "2 to 8 ranks, any rings",
-                          .exhaust = [scheme] { return keeps_its_order_on_any_rings(scheme); },
+                          .enumerate = [scheme] { return keeps_its_order_on_any_rings(scheme); },
                           .assumes_of_nccl = {"delivers_bytes"}});
     claims.push_back({.name = "ordered_by_node_is_routing_invariant",
                       .sentence = "so also when each node's partials are added first, and then the nodes' sums: "
                                   "((0 1) (2 3)) ...",
                       .scope = "2 to 8 ranks in nodes of 2 to 4",
-                      .exhaust =
+                      .enumerate =
                           [] {
-                              Exhausted all;
+                              Enumeration all;
                               for (const int in_node : {2, 3, 4})
                                   for (const Scheme scheme : {Scheme::exchange_ordered, Scheme::direct_ordered}) {
-                                      const Exhausted some = keeps_its_order_on_any_rings(scheme, in_node);
+                                      const Enumeration some = keeps_its_order_on_any_rings(scheme, in_node);
                                       all.cases += some.cases;
                                       if (!some.counterexample.empty()) all.counterexample = some.counterexample;
                                   }
@@ -363,12 +363,12 @@ void add_ordered(std::vector<Obligation>& claims) {
     claims.push_back({.name = "exact_is_order_free",
                       .sentence = "the exact sum, rounded once, is the same for every order of its values",
                       .scope = "every float format, 4 values",
-                      .exhaust = exact_ignores_order,
+                      .enumerate = exact_ignores_order,
                       .assumes_of_nccl = {"delivers_bytes"}});
     claims.push_back({.name = "every_order_adds_each_rank_once",
                       .sentence = "ring, both trees, PAT and rank orders hold every rank exactly once",
                       .scope = "1 to 64 ranks",
-                      .exhaust = every_order_adds_each_rank_once,
+                      .enumerate = every_order_adds_each_rank_once,
                       .assumes_of_nccl = {"reduce_is_a_ring", "trees_are_nccls"}});
 }
 

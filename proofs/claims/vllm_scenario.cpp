@@ -1,4 +1,4 @@
-// A token keeps its partials while its place changes; what its owner receives must not.
+// A token keeps its partials while its place changes; its owner must receive the same bits.
 //
 //   decode  1,1,1,1      prefill  5,0,3,2          large prefill 512,0,301,211
 //   row     0 1 2 3      row      0..4 5..7 8 9    rows on every channel
@@ -104,8 +104,8 @@ Evidence blank(const Claim& claim, std::uint64_t seed) {
             .seconds = 0};
 }
 
-/// How many columns of the data come out differently under some rotation of the first ring: what the data can reveal.
-std::size_t telling_columns(const Ring& ring, std::span<const std::vector<Bits>> partials) {
+/// The number of columns whose sum differs under some rotation of the first ring: columns that can reveal an order.
+std::size_t order_sensitive_columns(const Ring& ring, std::span<const std::vector<Bits>> partials) {
     std::size_t order_sensitive = 0;
     std::vector<Bits> column(partials.size());
     for (std::size_t c = 0; c < hidden; ++c) {
@@ -123,7 +123,7 @@ Evidence decide(const Claim& claim, std::uint64_t seed) {
     const Communicator comm{.topology = Topology::from_rings(claim.rings)};
     const auto partials = seeded_partials(comm.ranks(), seed);
     Evidence evidence = blank(claim, seed);
-    const std::size_t order_sensitive = telling_columns(claim.rings.front(), partials);
+    const std::size_t order_sensitive = order_sensitive_columns(claim.rings.front(), partials);
     if (order_sensitive == 0 && comm.ranks() > 2) {
         evidence.detail = "vacuous: no element of these partials can tell one order from another";
         return evidence;
@@ -154,7 +154,7 @@ Evidence decide(const Claim& claim, std::uint64_t seed) {
     return evidence;
 }
 
-/// vLLM's gate, and every scheme on 2 ranks beside every other.
+/// vLLM's gate, and every scheme on 2 ranks compared with every other.
 Evidence decide_gate(const Claim& claim, std::uint64_t seed) {
     const Communicator comm{.topology = Topology::from_rings(claim.rings)};
     const auto partials = seeded_partials(comm.ranks(), seed);
@@ -184,7 +184,7 @@ Evidence decide_gate(const Claim& claim, std::uint64_t seed) {
 
 }  // namespace
 
-std::vector<Inquiry> scenario_inquiries(std::uint64_t seed) {
+std::vector<LedgerJob> scenario_jobs(std::uint64_t seed) {
     const std::vector<std::uint64_t> decode{1, 1, 1, 1}, prefill{5, 0, 3, 2}, large{512, 0, 301, 211};
     const std::vector<Ring> one_ring(8, Ring{0, 1, 2, 3}), two_rings{{0, 1, 2, 3}, {0, 1, 3, 2}};
     const std::string kept = "a token's bits do not depend on its owner, its position or the rest of the call";
@@ -215,15 +215,15 @@ std::vector<Inquiry> scenario_inquiries(std::uint64_t seed) {
     for (const Scheme scheme :
          {Scheme::gather_ordered, Scheme::exchange_ordered, Scheme::direct_ordered, Scheme::exact})
         claims.push_back({invariant(scheme), kept, scope + ", two rings", scheme, two_rings, {decode, prefill, large}});
-    std::vector<Inquiry> inquiries;
+    std::vector<LedgerJob> jobs;
     for (const Claim& claim : claims)
-        inquiries.push_back({blank(claim, seed), [claim, seed] { return std::vector{decide(claim, seed)}; }, 30});
+        jobs.push_back({blank(claim, seed), [claim, seed] { return std::vector{decide(claim, seed)}; }, 30});
     const Claim gate{
         "two_ranks_are_exempt",    "with 2 ranks all schemes give the same bits; above, the gate takes fixed_root",
         "2 ranks x 2048 bfloat16", Scheme::vllm_default,
         {{0, 1}, {1, 0}},          {{1, 1}, {5, 0}, {3, 2}, {512, 301}}};
-    inquiries.push_back({blank(gate, seed), [gate, seed] { return std::vector{decide_gate(gate, seed)}; }, 30});
-    return inquiries;
+    jobs.push_back({blank(gate, seed), [gate, seed] { return std::vector{decide_gate(gate, seed)}; }, 30});
+    return jobs;
 }
 
 }  // namespace samesum

@@ -1,4 +1,4 @@
-// The situation that samesum comes from, on the model: 4 ranks, hidden 2048, bfloat16, decode and prefill.
+// The vLLM scenario that motivates samesum, on the model: 4 ranks, hidden 2048, bfloat16, decode and prefill.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace samesum {
 
-/// One token's seeded partials, combined wherever the token may lie: which schemes keep its bits?
-[[nodiscard]] std::vector<Inquiry> scenario_inquiries(std::uint64_t seed);
+/// One token's seeded partials, combined with the token in every place: which schemes keep its bits?
+[[nodiscard]] std::vector<LedgerJob> scenario_jobs(std::uint64_t seed);
 
 }  // namespace samesum

@@ -1,4 +1,4 @@
-// Steps as SMT-LIB, as numbers, and with one of them changed.
+// Steps as SMT-LIB, evaluated on numbers, and with one of them mutated.
 // SPDX-License-Identifier: Apache-2.0
 #include "proofs/engine/lemma.hpp"
 
@@ -33,7 +33,7 @@ int Lemma::take(Step step) {
 
 int Lemma::step_of(const SymbolicInteger& number) {
     if (number.lemma_ == nullptr) {
-        // A changed constant is changed wherever the code uses it.
+        // A mutated constant is mutated wherever the code uses it.
         const auto known = constants_.find(number.written_);
         if (known != constants_.end()) return known->second;
         const int step = take({.kind = Kind::constant, .constant = number.constant_});
@@ -72,10 +72,10 @@ SymbolicInteger operator&(const SymbolicInteger& a, const SymbolicInteger& b) {
     return Lemma::number(Lemma::Kind::bit_and, a, b);
 }
 SymbolicInteger operator|(const SymbolicInteger& a, const SymbolicInteger& b) {
-    return Lemma::number(Lemma::Kind::bits_of_either, a, b);
+    return Lemma::number(Lemma::Kind::bit_or, a, b);
 }
 SymbolicInteger operator^(const SymbolicInteger& a, const SymbolicInteger& b) {
-    return Lemma::number(Lemma::Kind::bits_that_differ, a, b);
+    return Lemma::number(Lemma::Kind::bit_xor, a, b);
 }
 Truth operator<(const SymbolicInteger& a, const SymbolicInteger& b) {
     return Lemma::comparison(Lemma::Kind::less, a, b);
@@ -155,17 +155,17 @@ std::optional<Lemma::Values> Lemma::evaluate(const Content& content, const Assig
                 value = of(0) * of(1);
                 break;
             case Kind::divide:
-                // The code's are among what is shown.
+                // Divisions of the code are checked by "divides_by_no_0".
                 if (of(1) <= 0 && step.function.empty()) return std::nullopt;
                 value = of(1) <= 0 ? 0 : divided(of(0), of(1));
                 break;
             case Kind::bit_and:
                 value = of(0) & of(1);
                 break;
-            case Kind::bits_of_either:
+            case Kind::bit_or:
                 value = of(0) | of(1);
                 break;
-            case Kind::bits_that_differ:
+            case Kind::bit_xor:
                 value = of(0) ^ of(1);
                 break;
             case Kind::less:
@@ -201,7 +201,7 @@ std::optional<Lemma::Values> Lemma::evaluate(const Content& content, const Assig
 Statement Lemma::statement() const { return statement_of(content_, name_); }
 
 Statement Lemma::statement_of(const Content& content, const std::string& name, std::optional<std::uint64_t> max) {
-    const bool planted = max.has_value();
+    const bool mutated = max.has_value();
     const std::vector<Step>& steps = content.steps;
     constexpr std::array<std::string_view, 16> of_integers{"", "", "",  "+", "-",   "*",  "div", "",
                                                            "", "", "<", "=", "and", "or", "not", "ite"};
@@ -242,7 +242,7 @@ Statement Lemma::statement_of(const Content& content, const std::string& name, s
         if (!words)
             statement.assumptions.push_back(
                 {"amounts_are_not_negative", call(">=", term(static_cast<int>(i)), Term{"0"})});
-        // A planted change is shown by numbers that a person can check.
+        // A mutation is refuted by numbers that a person can check.
         if (max)
             statement.assumptions.push_back({"small", call(words ? "bvule" : "<=", term(static_cast<int>(i)),
                                                            words ? bit_vector(32, *max) : Term{std::to_string(*max)})});
@@ -251,13 +251,13 @@ Statement Lemma::statement_of(const Content& content, const std::string& name, s
     std::vector<Term> goals;
     for (const Named& each : content.shown) goals.push_back(term(each.step));
     statement.goal = conjunction(goals);
-    statement.confirm = [content, planted, name](const Assignment& values) {
+    statement.confirm = [content, mutated, name](const Assignment& values) {
         const auto result = evaluate(content, values);
         if (!result || !result->assumptions_hold || !result->fails) return std::string();
-        // Where several lemmas are put together their constants carry their names.
-        const std::size_t dot = planted ? result->fails->find('.') + 1 : 0;
+        // In combined lemmas, constants have the lemma's name as a prefix.
+        const std::size_t dot = mutated ? result->fails->find('.') + 1 : 0;
         const std::string lemma = result->fails->substr(0, dot);
-        std::string text = fmt::format("{}{} fails for", planted ? name + " changed: " : "", *result->fails);
+        std::string text = fmt::format("{}{} fails for", mutated ? name + " changed: " : "", *result->fails);
         for (const auto& [constant, value] : values)
             if (constant.starts_with(lemma)) text += fmt::format(" {} = {},", constant.substr(dot), value);
         text.pop_back();
@@ -299,11 +299,11 @@ std::optional<Lemma::Content> Lemma::changed(const std::string& function, int op
                 step.kind = Kind::both;
                 break;
             case Kind::bit_and:
-            case Kind::bits_that_differ:
-                step.kind = Kind::bits_of_either;
+            case Kind::bit_xor:
+                step.kind = Kind::bit_or;
                 break;
-            case Kind::bits_of_either:
-                step.kind = Kind::bits_that_differ;
+            case Kind::bit_or:
+                step.kind = Kind::bit_xor;
                 break;
             case Kind::negation:
                 step.kind = Kind::both;
@@ -344,7 +344,7 @@ void Lemma::append(Content& to, Content content, const std::string& name) {
              fails_assumption ? take(Kind::either, *fails_assumption, each.step + offset) : each.step + offset});
 }
 
-std::vector<Statement> Lemma::planted(std::span<const std::unique_ptr<Lemma>> lemmas, std::uint64_t max) {
+std::vector<Statement> Lemma::mutations(std::span<const std::unique_ptr<Lemma>> lemmas, std::uint64_t max) {
     std::vector<Statement> all;
     std::set<std::pair<std::string, int>> places;
     for (const auto& lemma : lemmas)
@@ -367,7 +367,7 @@ std::vector<Statement> Lemmas::statements() const {
 }
 
 Obligation mutations_are_refuted(const std::string& file, std::vector<Statement> changes) {
-    std::string scope = fmt::format("{}, {} changes", file, changes.size());
+    std::string scope = fmt::format("{}, {} mutations", file, changes.size());
     return {.name = "mutations_are_refuted",
             .sentence = "a change of any one operation of the index arithmetic breaks a proof",
             .scope = std::move(scope),

@@ -1,4 +1,4 @@
-// Numbers that are formulas: code that is a template over its integers runs on them, and what it did can be proved.
+// Symbolic integers: code that is a template over its integer type runs on them, and its result becomes a proof goal.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,7 +20,7 @@ namespace samesum {
 class Lemma;
 class Truth;
 
-/// An integer of a lemma; Natural(n) is the constant n. Value type; the lemma must outlive it.
+/// An integer of a lemma; SymbolicInteger(n) is the constant n. Value type; the lemma must outlive it.
 class SymbolicInteger {
 public:
     explicit SymbolicInteger(std::uint64_t constant) : constant_(constant), written_(++constants_written) {}
@@ -32,7 +32,7 @@ private:
     Lemma* lemma_ = nullptr;
     int step_ = 0;
     std::uint64_t constant_ = 0;
-    std::uint64_t written_ = 0;  ///< tells a constant that is used twice from two constants
+    std::uint64_t written_ = 0;  ///< distinguishes one constant used twice from two constants
     inline static std::uint64_t constants_written = 0;
 
     friend SymbolicInteger operator+(const SymbolicInteger&, const SymbolicInteger&);
@@ -71,14 +71,14 @@ inline Truth operator!=(const SymbolicInteger& a, const SymbolicInteger& b) { re
 inline Truth implies(const Truth& a, const Truth& b) { return !a || b; }
 inline Truth operator==(const Truth& a, const Truth& b) { return implies(a, b) && implies(b, a); }
 
-/// What a lemma's numbers are.
+/// The number type of a lemma.
 enum class Numbers : std::uint8_t {
-    integers,  ///< unbounded; those that are declared are not negative
-    words,     ///< of 32 bits, modulo 2^32, with operations on bits
+    integers,  ///< unbounded; declared ones are not negative
+    words,     ///< 32 bits, modulo 2^32, with bit operations
 };
 
-/// What is assumed, what code makes of it, and what is to be shown. The steps of code are kept
-/// apart from the words of the lemma: they can be changed one at a time, and then something must no longer hold.
+/// Assumptions, the steps that code performs, and goals. The steps of the code are kept apart from those of the lemma
+/// itself: each can be mutated, and then some goal must fail.
 class Lemma {
 public:
     explicit Lemma(std::string name, Numbers numbers = Numbers::integers) : name_(std::move(name)) {
@@ -89,12 +89,12 @@ public:
 
     [[nodiscard]] SymbolicInteger natural(std::string name);
     [[nodiscard]] Truth truth(std::string name);
-    /// A constant that the lemma hands to the code, so that it is not taken for one of the code's.
+    /// A constant that the lemma passes to the code, so that it does not count as one of the code's.
     [[nodiscard]] SymbolicInteger constant(std::uint64_t value);
     void assume(std::string name, const Truth& what);
     void show(std::string name, const Truth& what);
-    /// Runs a function of the code under proof, which must never divide by 0. A change of one of its operations changes
-    /// every run of it.
+    /// Runs a function of the code under proof, which must never divide by 0. A mutation of one of its operations
+    /// applies to every run.
     template <class Call>
     auto code(std::string_view function, Call&& call) {
         running_ = function;
@@ -106,23 +106,23 @@ public:
         divides_by_no_0(first);
         return result;
     }
-    /// Of integers: also shows that no step of the code leaves [0, 2^64): what holds of integers then holds of
-    /// std::uint64_t.
+    /// For integers: adds the goal that every step of the code stays in [0, 2^64), so that what holds for integers also
+    /// holds for std::uint64_t.
     void fits_64_bits();
 
-    /// "What is assumed implies what is to be shown." A counterexample is evaluated, step by step, before it counts.
+    /// "The assumptions imply the goals." A counterexample is evaluated, step by step, before it counts.
     [[nodiscard]] Statement statement() const;
-    /// One for each operation of the code that the lemmas run: with it changed, one of them should have a
-    /// counterexample, of numbers up to `most`.
-    [[nodiscard]] static std::vector<Statement> planted(std::span<const std::unique_ptr<Lemma>> lemmas,
-                                                        std::uint64_t max);
+    /// One statement for each operation of the code that the lemmas run: with it mutated, one of the lemmas should have
+    /// a counterexample, of numbers up to `max`.
+    [[nodiscard]] static std::vector<Statement> mutations(std::span<const std::unique_ptr<Lemma>> lemmas,
+                                                          std::uint64_t max);
 
-    /// What the steps come to for given values, in order: for tests.
+    /// The lemma evaluated for given values: for tests.
     struct Values {
         bool assumptions_hold = false;
-        std::optional<std::string> fails;  ///< the first thing to be shown that does not hold
+        std::optional<std::string> fails;  ///< the first goal that does not hold
     };
-    /// Nothing where a step has no value: the lemma's own divisions by 0, or numbers beyond 2^125.
+    /// Nothing if a step has no value: the lemma's own divisions by 0, or numbers beyond 2^125.
     [[nodiscard]] std::optional<Values> evaluate(const Assignment& values) const;
 
 private:
@@ -135,8 +135,8 @@ private:
         multiply,
         divide,
         bit_and,
-        bits_of_either,
-        bits_that_differ,
+        bit_or,
+        bit_xor,
         less,
         equal,
         both,
@@ -149,7 +149,7 @@ private:
         std::array<int, 3> of{};
         std::uint64_t constant = 0;
         std::string name{};      ///< of a variable or flag
-        std::string function{};  ///< of the code that took it; empty for the lemma's own words
+        std::string function{};  ///< of the code that performs it; empty for the lemma's own steps
         int operation = 0;       ///< its number within that function
     };
     struct Named {
@@ -185,16 +185,16 @@ private:
     static Statement statement_of(const Content& content, const std::string& name,
                                   std::optional<std::uint64_t> max = {});
     static std::optional<Values> evaluate(const Content& content, const Assignment& values);
-    /// The content with one operation of a function changed, or nothing when it has no such operation.
+    /// The content with one operation of a function mutated, or nothing when it has no such operation.
     [[nodiscard]] std::optional<Content> changed(const std::string& function, int operation) const;
-    /// Adds what the content says, as things to be shown: what is assumed implies each of them.
+    /// Adds the content's goals, each as "the assumptions imply it".
     static void append(Content& to, Content content, const std::string& name);
 
     std::string name_;
     Content content_;
     std::string running_;
     int operation_ = 0;
-    std::map<std::uint64_t, int> constants_;  ///< steps of those in use in the code that runs
+    std::map<std::uint64_t, int> constants_;  ///< their steps in the code that runs now
 };
 
 /// 1 or 0.
@@ -202,7 +202,7 @@ private:
     return select(holds, SymbolicInteger(1), SymbolicInteger(0));
 }
 
-/// What one obligation states.
+/// The lemmas of one obligation.
 class Lemmas {
 public:
     template <class Build>
@@ -211,16 +211,16 @@ public:
         build(*lemmas_.back());
     }
     [[nodiscard]] std::vector<Statement> statements() const;
-    /// Lemma::planted() of all.
-    [[nodiscard]] std::vector<Statement> planted(std::uint64_t max = 1000) const {
-        return Lemma::planted(lemmas_, max);
+    /// Lemma::mutations() of all.
+    [[nodiscard]] std::vector<Statement> mutations(std::uint64_t max = 1000) const {
+        return Lemma::mutations(lemmas_, max);
     }
 
 private:
     std::vector<std::unique_ptr<Lemma>> lemmas_;
 };
 
-/// The obligation that each of the planted changes of a file is refuted.
-[[nodiscard]] Obligation mutations_are_refuted(const std::string& file, std::vector<Statement> changes);
+/// The obligation that each mutation of a file is refuted.
+[[nodiscard]] Obligation mutations_are_refuted(const std::string& file, std::vector<Statement> mutations);
 
 }  // namespace samesum

@@ -1,4 +1,5 @@
-// An obligation in three steps: no empty victory, no unbelieved counterexample, no unknown in green.
+// Three rules: contradictory assumptions prove nothing, unconfirmed counterexamples do not count, unknown is never
+// upheld.
 // SPDX-License-Identifier: Apache-2.0
 #include "proofs/engine/obligation.hpp"
 
@@ -15,7 +16,7 @@
 namespace samesum {
 namespace {
 
-/// What one statement or one world came to.
+/// The result of one statement or one enumeration.
 struct Outcome {
     Verdict verdict = Verdict::inconclusive;
     std::string decided_by;
@@ -29,22 +30,22 @@ std::string open(const Answer& answer) {
 
 Outcome settle(const Statement& statement, double limit) {
     if (statement.seconds > 0) limit = statement.seconds;
-    // An expected example shows by itself that what is assumed can hold.
+    // An expected example itself shows that the assumptions are satisfiable.
     if (!statement.assumptions.empty() && statement.expected != SatResult::sat) {
-        const Answer possible = check(statement.assumptions_question(), limit);
-        if (possible.satisfiable == SatResult::unsat)
+        const Answer possible = check(statement.assumptions_query(), limit);
+        if (possible.result == SatResult::unsat)
             return {Verdict::inconclusive,
                     "contradictory assumptions",
                     fmt::format("{}: its assumptions cannot all hold, so nothing is shown", statement.name),
                     {}};
-        if (possible.satisfiable == SatResult::unknown)
+        if (possible.result == SatResult::unknown)
             return {Verdict::inconclusive,
                     open(possible),
                     fmt::format("{}: whether its assumptions can hold: {}", statement.name, possible.why),
                     {}};
     }
-    const Answer answer = check(statement.goal_question(), limit);
-    switch (answer.satisfiable) {
+    const Answer answer = check(statement.goal_query(), limit);
+    switch (answer.result) {
         case SatResult::unsat:
             return {Verdict::upheld, "proved", {}, {}};
         case SatResult::unknown:
@@ -61,13 +62,13 @@ Outcome settle(const Statement& statement, double limit) {
     return {Verdict::refuted, "counterexample", {}, witness};
 }
 
-Outcome settle(const std::function<Exhausted()>& exhaust) {
-    const Exhausted world = exhaust();
-    if (world.cases == 0) return {Verdict::inconclusive, "not decided", "no case was tried", {}};
-    return {world.counterexample.empty() ? Verdict::upheld : Verdict::refuted,
-            world.counterexample.empty() ? fmt::format("exhausted {}", world.cases) : "counterexample",
+Outcome settle(const std::function<Enumeration()>& enumerate) {
+    const Enumeration cases = enumerate();
+    if (cases.cases == 0) return {Verdict::inconclusive, "not decided", "no case was tried", {}};
+    return {cases.counterexample.empty() ? Verdict::upheld : Verdict::refuted,
+            cases.counterexample.empty() ? fmt::format("exhausted {}", cases.cases) : "counterexample",
             {},
-            world.counterexample};
+            cases.counterexample};
 }
 
 Outcome settle_by_coq(const std::string& file, double limit) {
@@ -106,18 +107,18 @@ std::string header(const Obligation& obligation, const Statement& statement, Sat
 
 }  // namespace
 
-Query Statement::assumptions_question() const {
-    Query question{declarations, {}, logic};
+Query Statement::assumptions_query() const {
+    Query query{declarations, {}, logic};
     for (const Assumption& assumption : assumptions)
-        question.script += fmt::format("; assumed: {}\n(assert {})\n", assumption.name, assumption.formula.text);
-    return question;
+        query.script += fmt::format("; assumed: {}\n(assert {})\n", assumption.name, assumption.formula.text);
+    return query;
 }
 
-Query Statement::goal_question() const {
-    Query question = assumptions_question();
-    question.script += fmt::format("; a counterexample\n(assert {})\n", negation(goal).text);
-    question.constants = constants;
-    return question;
+Query Statement::goal_query() const {
+    Query query = assumptions_query();
+    query.script += fmt::format("; a counterexample\n(assert {})\n", negation(goal).text);
+    query.constants = constants;
+    return query;
 }
 
 bool Obligation::can_run() const { return coq.empty() || coq_is_installed(); }
@@ -152,15 +153,15 @@ Evidence discharge(const Obligation& obligation, double limit) {
     std::vector<Outcome> outcomes;
     for (const Statement& statement : obligation.statements) outcomes.push_back(settle(statement, limit));
     if (!obligation.coq.empty()) outcomes.push_back(settle_by_coq(obligation.coq, limit));
-    if (obligation.exhaust) outcomes.push_back(settle(obligation.exhaust));
+    if (obligation.enumerate) outcomes.push_back(settle(obligation.enumerate));
     Evidence evidence = blank(obligation);
     if (outcomes.empty()) {
-        evidence.detail = "nothing is asked";
+        evidence.detail = "no statement and no enumeration";
         return evidence;
     }
 
-    // The worst outcome decides: a counterexample, else what is open, else everything holds; where every statement owes
-    // an example, one that has none.
+    // The worst outcome decides: a counterexample, else an undecided one, else all hold. If every statement must have
+    // an example, a statement without one is the worst.
     const bool all_refuted = obligation.settled == Obligation::Settled::by_every_example;
     const auto rank = [&](const Outcome& o) {
         if (o.verdict == Verdict::inconclusive) return 1;
@@ -201,26 +202,26 @@ Evidence discharge(const Obligation& obligation, double limit) {
     return evidence;
 }
 
-Inquiry inquiry(const Obligation& obligation, double limit) {
-    // The questions keep their own limits; this one is for worlds that are walked through.
+LedgerJob ledger_job(const Obligation& obligation, double limit) {
+    // Queries have their own limits; this one is for enumerations.
     double all = obligation.coq.empty() ? limit : 2 * limit;
     for (const Statement& statement : obligation.statements) all += 2 * std::max(limit, statement.seconds);
     return {blank(obligation), [obligation, limit] { return std::vector{discharge(obligation, limit)}; }, all};
 }
 
-std::vector<Evidence> inquire(std::span<const Inquiry> inquiries, int parallel,
-                              const std::function<void(std::size_t done)>& finished) {
-    std::vector<Job> jobs;
-    for (const Inquiry& each : inquiries)
-        jobs.push_back({each.if_lost.claim,
-                        [&each] {
-                            nlohmann::ordered_json lines = nlohmann::ordered_json::array();
-                            for (const Evidence& evidence : each.work()) lines.push_back(evidence);
-                            return lines.dump();
-                        },
-                        each.limit});
+std::vector<Evidence> run_ledger_jobs(std::span<const LedgerJob> jobs, int parallel,
+                                      const std::function<void(std::size_t done)>& finished) {
+    std::vector<Job> children;
+    for (const LedgerJob& each : jobs)
+        children.push_back({each.if_lost.claim,
+                            [&each] {
+                                nlohmann::ordered_json lines = nlohmann::ordered_json::array();
+                                for (const Evidence& evidence : each.work()) lines.push_back(evidence);
+                                return lines.dump();
+                            },
+                            each.limit});
     std::size_t done = 0;
-    const auto results = run_jobs(jobs, parallel, [&](std::size_t, const ChildResult&) {
+    const auto results = run_jobs(children, parallel, [&](std::size_t, const ChildResult&) {
         if (finished) finished(++done);
     });
     std::vector<Evidence> ledger;
@@ -230,7 +231,7 @@ std::vector<Evidence> inquire(std::span<const Inquiry> inquiries, int parallel,
                 ledger.push_back(evidence_from_json(line));
             continue;
         }
-        ledger.push_back(inquiries[i].if_lost);
+        ledger.push_back(jobs[i].if_lost);
         ledger.back().detail = results[i].why;
         ledger.back().seconds = results[i].seconds;
     }
@@ -240,13 +241,13 @@ std::vector<Evidence> inquire(std::span<const Inquiry> inquiries, int parallel,
 std::vector<Script> scripts(const Obligation& obligation) {
     std::vector<Script> all;
     for (const Statement& statement : obligation.statements) {
-        const auto add = [&](std::string_view part, const Query& question, SatResult expected) {
+        const auto add = [&](std::string_view part, const Query& query, SatResult expected) {
             all.push_back({fmt::format("{}.{}.{}", obligation.name, statement.name, part), statement.logic,
-                           header(obligation, statement, expected) + question.script + "(check-sat)\n", expected});
+                           header(obligation, statement, expected) + query.script + "(check-sat)\n", expected});
         };
         if (!statement.assumptions.empty() && statement.expected != SatResult::sat)
-            add("assumptions", statement.assumptions_question(), statement.expected_of_assumptions);
-        add("goal", statement.goal_question(), statement.expected);
+            add("assumptions", statement.assumptions_query(), statement.expected_of_assumptions);
+        add("goal", statement.goal_query(), statement.expected);
     }
     return all;
 }

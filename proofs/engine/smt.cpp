@@ -1,4 +1,4 @@
-// Terms of SMT-LIB as text: mostly parentheses.
+// Builds terms of SMT-LIB as text.
 // SPDX-License-Identifier: Apache-2.0
 #include "proofs/engine/smt.hpp"
 

@@ -1,4 +1,4 @@
-// Terms of SMT-LIB 2.6 as text: what is proved is what is exported, and any solver can read it.
+// Terms of SMT-LIB 2.6 as text: the same text is proved and exported, and any solver can read it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -27,7 +27,7 @@ template <std::same_as<Term>... Terms>
     return call(function, std::span<const Term>(all));
 }
 
-/// SMT-LIB's `=`: on floats it tells -0 from +0 and holds between NaNs, so it is equality of bits but for NaN payloads.
+/// SMT-LIB's `=`: on floats -0 and +0 differ and NaNs are equal, so it is equality of bits except for NaN payloads.
 [[nodiscard]] Term equal(const Term& a, const Term& b);
 [[nodiscard]] Term negation(const Term& a);
 [[nodiscard]] Term implies(const Term& a, const Term& b);

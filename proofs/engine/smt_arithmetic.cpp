@@ -1,4 +1,4 @@
-// Definitions by text.
+// The SMT-LIB definitions of each format's addition.
 // SPDX-License-Identifier: Apache-2.0
 #include "proofs/engine/smt_arithmetic.hpp"
 

@@ -1,4 +1,4 @@
-// One addition of NCCL's, over solver terms: the same trees that add bits then add formulas.
+// NCCL's addition over solver terms: the trees that add bits also add formulas.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -35,8 +35,8 @@ private:
     Format format_;
 };
 
-/// Addition of which nothing is known, as `(add x y)` over a sort V: what holds of it holds in every format and for
-/// every operation of two operands.
+/// An uninterpreted addition, `(add x y)` over a sort V: what holds for it holds in every format and for every binary
+/// operation.
 class AnyAddition {
 public:
     [[nodiscard]] static std::string declarations();

@@ -1,4 +1,4 @@
-// Z3's C++ interface is known to this file alone.
+// The only file that uses Z3's C++ interface.
 // SPDX-License-Identifier: Apache-2.0
 #include "proofs/engine/solver.hpp"
 
@@ -11,12 +11,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "model/support/error.hpp"
 #include "model/support/options.hpp"
 #include "model/support/progress.hpp"
 #include "model/support/subprocess.hpp"
+#include "model/support/temporary_folder.hpp"
+#include "model/support/text.hpp"
 
 namespace samesum {
 namespace {
@@ -27,15 +28,15 @@ std::uint64_t number(const z3::expr& value) {
     return value.is_numeral_u64(bits) ? bits : 0;
 }
 
-/// Runs in the child; the answer goes back as JSON.
-std::string answer_in_z3(const Query& question) {
+/// Runs in the child; returns the answer as JSON.
+std::string answer_in_z3(const Query& query) {
     nlohmann::json answer;
     try {
-        z3::set_param("memory_max_size", "3000");  // MB; beyond it Z3 gives up
+        z3::set_param("memory_max_size", "3000");  // MB; beyond this Z3 stops
         z3::context context;
-        // For products Z3 has a solver of its own; elsewhere the general one is as fast or faster.
-        z3::solver solver = question.logic == "QF_NIA" ? z3::solver(context, "QF_NIA") : z3::solver(context);
-        solver.from_string(question.script.c_str());
+        // Z3 has a special solver for products; for others the general one is as fast or faster.
+        z3::solver solver = query.logic == "QF_NIA" ? z3::solver(context, "QF_NIA") : z3::solver(context);
+        solver.from_string(query.script.c_str());
         const z3::check_result result = solver.check();
         answer["result"] = static_cast<int>(result == z3::sat     ? SatResult::sat
                                             : result == z3::unsat ? SatResult::unsat
@@ -54,8 +55,7 @@ std::string answer_in_z3(const Query& question) {
     return answer.dump();
 }
 
-/// Solvers that come as Python wheels without a program: each reads the file that is its argument and prints the
-/// answer.
+/// Solvers that come as Python wheels without a program: each script checks the file named by its argument.
 struct Wheel {
     std::string_view name, script;
 };
@@ -76,7 +76,7 @@ constexpr std::array wheels{Wheel{"cvc5",
                                   "import sys, bitwuzla\n"
                                   "bitwuzla.Parser(bitwuzla.TermManager(), bitwuzla.Options()).parse(sys.argv[1])\n"}};
 
-/// Where the set-up keeps Python wheels: beside the build folders, or where SAMESUM_ENV says.
+/// The private Python environment: beside the build folders, or SAMESUM_ENV.
 std::filesystem::path environment() {
     if (const char* given = std::getenv("SAMESUM_ENV")) return given;
     return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "env";
@@ -85,8 +85,7 @@ std::filesystem::path environment() {
 /// Where the program is, or nothing.
 std::string found_in_path(std::string_view program) {
     const char* path = std::getenv("PATH");
-    std::istringstream folders(path != nullptr ? path : "");
-    for (std::string folder; std::getline(folders, folder, ':');) {
+    for (const std::string_view folder : split(path != nullptr ? path : "", ':')) {
         const std::string file = fmt::format("{}/{}", folder, program);
         if (!folder.empty() && ::access(file.c_str(), X_OK) == 0) return file;
     }
@@ -100,8 +99,8 @@ std::string_view name(SatResult answer) {
     return names.at(static_cast<std::size_t>(answer));
 }
 
-Answer check(const Query& question, double limit) {
-    const ChildResult child = run_in_child([&] { return answer_in_z3(question); }, limit);
+Answer check(const Query& query, double limit) {
+    const ChildResult child = run_in_child([&] { return answer_in_z3(query); }, limit);
     Answer answer;
     answer.seconds = child.seconds;
     answer.why = child.why;
@@ -110,14 +109,14 @@ Answer check(const Query& question, double limit) {
     if (json.contains("error")) {
         std::string what = json.at("error").get<std::string>();
         std::replace(what.begin(), what.end(), '\n', ' ');
-        // Out of memory is a limit like another; anything else is a script that Z3 does not read.
+        // Out of memory is a limit; any other error is a script that Z3 cannot read.
         if (what.find("memory") == std::string::npos) throw UsageError("not SMT-LIB as Z3 reads it: " + what);
         answer.why = "Z3 gave up: " + what;
         return answer;
     }
-    answer.satisfiable = static_cast<SatResult>(json.at("result").get<int>());
+    answer.result = static_cast<SatResult>(json.at("result").get<int>());
     answer.why = json.value("why", std::string());
-    for (const std::string& constant : question.constants) {
+    for (const std::string& constant : query.constants) {
         const bool matters = json.contains("values") && json.at("values").contains(constant);
         answer.values[constant] = matters ? json.at("values").at(constant).get<std::uint64_t>() : 0;
     }
@@ -131,10 +130,11 @@ std::vector<std::string> second_solver(const std::string& name) {
     }
     const auto known = std::find_if(wheels.begin(), wheels.end(), [&](const Wheel& w) { return w.name == name; });
     if (known == wheels.end())
-        throw UsageError(fmt::format("--cross-check '{}'; one of: cvc5, bitwuzla, or a program's path", name));
+        throw UsageError(fmt::format("--cross-check '{}': expected cvc5, bitwuzla, or a program's path", name));
     const std::string python = (environment() / "bin/python").string();
     if (run_executable({python, "-c", fmt::format("import {}", name)}, 20).exit_code != 0)
-        throw UsageError(fmt::format("--cross-check {0}: not installed; {1} -m pip install {0}", name, python));
+        throw UsageError(
+            fmt::format("--cross-check {0}: not installed; install it by: {1} -m pip install {0}", name, python));
     return {python, "-c", std::string(known->script)};
 }
 
@@ -150,8 +150,8 @@ Answer check_with_second(std::vector<std::string> command, const std::string& fi
     answer.seconds = monotonic_seconds() - started;
     const std::string first = result.output.substr(0, result.output.find('\n'));
     for (const SatResult each : {SatResult::sat, SatResult::unsat})
-        if (first == name(each)) answer.satisfiable = each;
-    if (answer.satisfiable == SatResult::unknown)
+        if (first == name(each)) answer.result = each;
+    if (answer.result == SatResult::unknown)
         answer.why = !result.why.empty() ? result.why : first.empty() ? "no answer" : first;
     return answer;
 }
@@ -165,18 +165,16 @@ std::string refused_by_coq(const std::string& file, double limit) {
     // An installed samesum has it beside its programs.
     const fs::path beside = fs::read_symlink("/proc/self/exe").parent_path() / file;
     const fs::path source = fs::exists(beside) ? beside : fs::path(SAMESUM_PROOFS_FOLDER) / file;
-    if (!fs::exists(source)) return "the file is not there";
-    const fs::path scratch = fs::temp_directory_path() / fmt::format("samesum-coq-{}", ::getpid());
-    fs::create_directories(scratch);
-    fs::copy_file(source, scratch / file, fs::copy_options::overwrite_existing);
-    const ProgramResult result = run_executable({coqc, "-q", (scratch / file).string()}, limit);
-    std::error_code ignored;
-    fs::remove_all(scratch, ignored);
+    if (!fs::exists(source)) return "no such file";
+    const TemporaryFolder folder("samesum-coq");
+    const std::string copy = folder.file(source.filename().string());
+    fs::copy_file(source, copy);
+    const ProgramResult result = run_executable({coqc, "-q", copy}, limit);
     if (!result.why.empty()) return result.why;
-    if (result.exit_code != 0) return fmt::format("coqc refuses it, exit code {}", result.exit_code.value_or(-1));
+    if (result.exit_code != 0) return fmt::format("rejected by coqc, exit code {}", result.exit_code.value_or(-1));
     if (result.output.find("Axioms:") != std::string::npos ||
         result.output.find("Closed under the global context") == std::string::npos)
-        return "it rests on axioms: " + result.output;
+        return "uses axioms: " + result.output;
     return {};
 }
 

@@ -1,4 +1,4 @@
-// The solver behind a wall: scripts in, one of three answers out, and a time limit that really holds.
+// The SMT solver in a child process: a script in, sat, unsat or unknown out, and a hard time limit.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,32 +21,31 @@ using Assignment = std::map<std::string, std::uint64_t>;
 
 struct Query {
     std::string script;                  ///< SMT-LIB 2.6: declarations and assertions, no check-sat
-    std::vector<std::string> constants;  ///< whose values are wanted when the answer is yes
+    std::vector<std::string> constants;  ///< whose values are wanted if the result is sat
     std::string logic{};                 ///< what the script is written in, if known
 };
 struct Answer {
-    SatResult satisfiable = SatResult::unknown;
-    std::string why;  ///< of unknown
+    SatResult result = SatResult::unknown;
+    std::string why;  ///< for unknown
     Assignment values;
     double seconds = 0;
 };
 
-/// Asks Z3 in a child process, which is killed after `limit` seconds whatever it is doing. Throws UsageError when the
-/// script is no SMT-LIB.
-[[nodiscard]] Answer check(const Query& question, double limit);
+/// Runs Z3 in a child process, which is killed after `limit` seconds. Throws UsageError when the script is not
+/// SMT-LIB.
+[[nodiscard]] Answer check(const Query& query, double limit);
 
-/// A command line that answers a file of SMT-LIB, whose name is to be appended: of "cvc5" or "bitwuzla", from their
-/// Python wheels in samesum's private environment, or of a program given by its path. Throws UsageError when there is
-/// none.
+/// A command line that checks an SMT-LIB file, whose name is to be appended: "cvc5" or "bitwuzla", from their Python
+/// wheels in samesum's private environment, or a program given by its path. Throws UsageError when there is none.
 [[nodiscard]] std::vector<std::string> second_solver(const std::string& name);
-/// Does that solver know the logic? Bitwuzla knows bit vectors and floats, but no integers, reals and quantifiers.
+/// Does that solver support the logic? Bitwuzla has bit vectors and floats, but no integers, reals or quantifiers.
 [[nodiscard]] bool second_solver_reads(const std::string& name, std::string_view logic);
-/// Asks a second solver; no values.
+/// Runs a second solver; no values.
 [[nodiscard]] Answer check_with_second(std::vector<std::string> command, const std::string& file, double limit);
 
 [[nodiscard]] bool coq_is_installed();
-/// Lets Coq check a file of proofs/, which ends by asking for the axioms that it used. Empty when Coq accepts it and
-/// there are none, else why not.
+/// Checks a file of proofs/ with Coq; the file ends by printing the axioms that it uses. Empty when Coq accepts it and
+/// it uses none, else why not.
 [[nodiscard]] std::string refused_by_coq(const std::string& file, double limit);
 
 /// "Z3 5.4.1".

@@ -1,4 +1,4 @@
-// Generators reach what they are for, shrinking ends small, canaries are caught, and a seed is a campaign.
+// Generators reach every class, shrinking ends small, planted faults are caught, and a seed determines a campaign.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE fuzz_campaign
 #include "fuzz/campaign.hpp"
@@ -8,8 +8,9 @@
 #include <boost/test/unit_test.hpp>
 #include <set>
 
+#include "fuzz/compare.hpp"
+#include "fuzz/enumeration.hpp"
 #include "fuzz/report.hpp"
-#include "fuzz/small_worlds.hpp"
 #include "model/support/error.hpp"
 
 using namespace samesum;
@@ -32,7 +33,7 @@ std::vector<const Property*> all_properties() {
     return all;
 }
 
-/// Without most of the false claims: making their findings small takes longer than all else.
+/// Without most of the false claims: shrinking their findings takes the most time.
 std::vector<const Property*> mostly_true_properties() {
     std::vector<const Property*> chosen;
     int refuted = 0;
@@ -154,8 +155,7 @@ BOOST_AUTO_TEST_CASE(shrinking_ends_small) {
             const Comparison result = compare(drawn.value(), model);
             if (result.same) continue;
             ++found;
-            const Finding finding =
-                investigate(shrinkable(property, about_column(drawn.value(), result.column)), model);
+            const Finding finding = investigate(shrinkable(property, with_column(drawn.value(), result.column)), model);
             const Case& c = finding.minimal;
             BOOST_TEST(finding.repeats);
             BOOST_TEST(finding.kind == "order change", finding.text);
@@ -173,21 +173,21 @@ BOOST_AUTO_TEST_CASE(shrinking_ends_small) {
 }
 
 BOOST_AUTO_TEST_CASE(planted_faults_are_caught_and_shrink) {
-    const auto hunts = hunt_faults(1, 2000);
-    BOOST_TEST(hunts.size() >= 20u);
-    for (const FaultSearch& hunt : hunts) BOOST_TEST(hunt.caught, hunt.fault->name);
-    BOOST_TEST(evidence_of(hunts).as_claimed());
-    for (const FaultSearch& hunt : hunts) {
-        const std::string_view name = hunt.fault->name;
+    const auto searches = search_faults(1, 2000);
+    BOOST_TEST(searches.size() >= 20u);
+    for (const FaultSearch& search : searches) BOOST_TEST(search.caught, search.fault->name);
+    BOOST_TEST(evidence_of(searches).as_claimed());
+    for (const FaultSearch& search : searches) {
+        const std::string_view name = search.fault->name;
         // These need calls large enough for several channels, or sums of several hops.
         if (name == "channel_split_off_by_a_cell" || name == "one_channel_for_all" || name == "channels_swapped" ||
             name == "protocol_taken_for_simple")
             continue;
-        const auto backend = hunt.fault->plant();
-        const Property& property = property_named(hunt.fault->property);
-        const Finding finding = investigate(shrinkable(property, hunt.example.value()), *backend);
+        const auto backend = search.fault->plant();
+        const Property& property = property_named(search.fault->property);
+        const Finding finding = investigate(shrinkable(property, search.example.value()), *backend);
         if (name == "stale_receive_buffer") {
-            // What it makes depends on the call before, so that it is told rather than shrunk.
+            // Its bits depend on the previous call, so the finding is reported and not shrunk.
             BOOST_TEST(!finding.repeats);
             BOOST_TEST(finding.kind == "run-to-run");
             continue;
@@ -199,7 +199,7 @@ BOOST_AUTO_TEST_CASE(planted_faults_are_caught_and_shrink) {
                                                      : 3),
                    name << ": " << str(finding.minimal));
         const std::uint64_t rows = routing_of(finding.minimal, finding.minimal.a).rows();
-        // Equal sizes are a row a rank; rotated sizes only show from the third row on.
+        // Equal sizes are one row per rank; rotated sizes show only from the third row on.
         const bool equal = finding.minimal.a.scheme == Scheme::reduce_scatter || name == "dispatcher_ignores_sizes" ||
                            name == "pat_is_a_ring";
         BOOST_TEST(rows <= (equal ? 4u : name == "sizes_rotated" ? 3u : 2u), name << ": " << str(finding.minimal));
@@ -218,7 +218,7 @@ BOOST_AUTO_TEST_CASE(a_fault_turns_the_campaign_red) {
     BOOST_TEST(run_campaign(options).front().finding->kind.starts_with("no order makes these bits"));
 }
 
-BOOST_AUTO_TEST_CASE(data_that_shows_nothing_is_no_victory) {
+BOOST_AUTO_TEST_CASE(data_that_reveals_nothing_is_vacuous) {
     Property hollow = property_named("gather_ordered_is_routing_invariant");
     const auto draw = hollow.draw;
     hollow.draw = [draw](Draw& d) {
@@ -236,7 +236,7 @@ BOOST_AUTO_TEST_CASE(data_that_shows_nothing_is_no_victory) {
     BOOST_TEST((evidence_of(std::span<const FaultSearch>()).verdict == Verdict::inconclusive));
 }
 
-BOOST_AUTO_TEST_CASE(a_seed_is_a_campaign) {
+BOOST_AUTO_TEST_CASE(a_seed_determines_a_campaign) {
     CampaignOptions options = campaign_of(mostly_true_properties(), 70, 42);
     const auto first = run_campaign(options);
     options.jobs = 3;
@@ -244,7 +244,7 @@ BOOST_AUTO_TEST_CASE(a_seed_is_a_campaign) {
     BOOST_TEST(digest_of(first) == digest_of(second));
     options.seed = 43;
     BOOST_TEST(digest_of(first) != digest_of(run_campaign(options)));
-    // Shards are disjoint and together the whole, but for what each steers to by what it has seen itself.
+    // Shards are disjoint and together complete, except that each guides its cases by its own results only.
     options.seed = 42;
     options.guided = false;
     const auto unguided = run_campaign(options);
@@ -276,7 +276,7 @@ BOOST_AUTO_TEST_CASE(guidance_reaches_more) {
     BOOST_TEST(cuts.size() == 4u);
 }
 
-BOOST_AUTO_TEST_CASE(small_worlds_are_whole) {
+BOOST_AUTO_TEST_CASE(enumerations_are_complete) {
     ModelBackend model;
     struct Row {
         Evidence line;

@@ -1,4 +1,4 @@
-// Cases as lines: what is printed reads back, and what is no case is refused in one line, whatever it is.
+// Cases as lines: a printed case reads back, and anything else is rejected with a one-line error.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE fuzz_case
 #include "fuzz/case.hpp"
@@ -6,6 +6,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "fuzz/campaign.hpp"
+#include "fuzz/compare.hpp"
 #include "model/arithmetic/random.hpp"
 #include "model/support/error.hpp"
 
@@ -20,14 +21,14 @@ const std::string good =
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_line_says_everything) {
+BOOST_AUTO_TEST_CASE(a_line_has_everything) {
     const Case c = parse_case(good);
     BOOST_TEST(str(c) == good);
     BOOST_TEST(c.a.rings.size() == 3u);
     BOOST_TEST((c.b.rings == c.a.rings));
     BOOST_TEST((c.b.sizes == std::vector<std::uint64_t>{0, 4, 0}));
     BOOST_TEST(c.b.root == 1);
-    // The token carries its numbers from one side to the other; the filler stays where it is.
+    // The token has the same numbers on both sides; the filler depends on the row.
     const Partials a(c, c.a), b(c, c.b);
     for (int rank = 0; rank < 3; ++rank)
         for (std::uint64_t column = 0; column < 4; ++column) BOOST_TEST(a.at(rank, 2, column) == b.at(rank, 3, column));
@@ -48,7 +49,7 @@ BOOST_AUTO_TEST_CASE(every_property_s_cases_read_back) {
         }
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_case_is_refused) {
+BOOST_AUTO_TEST_CASE(invalid_cases_are_rejected) {
     struct Row {
         std::string from, to, complaint;
     };
@@ -60,7 +61,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_case_is_refused) {
                            Row{"hidden=4", "hidden=0", "hidden 0"},
                            Row{"column=1", "column=4", "column 4"},
                            Row{"fill=9", "fill=-9", "-9"},
-                           Row{"fill=9", "fil=9", "'fil' is no field"},
+                           Row{"fill=9", "fil=9", "unknown field 'fil'"},
                            Row{"rings=2*", "rings=65*", "64 channels"},
                            Row{"2,1,0", "2,1,1", "does not visit"},
                            Row{"2,1,0", "2,1", "does not visit"},
@@ -69,15 +70,15 @@ BOOST_AUTO_TEST_CASE(what_is_no_case_is_refused) {
                            Row{"row=2", "row=3", "row 3 is outside"},
                            Row{"sizes=0,4,0", "sizes=0,99999999999,0", "too large"},
                            Row{"sizes=0,4,0", "sizes=0,4,0 scheme=reduce_scatter", "equal sizes"},
-                           Row{"sizes=0,4,0", "sizes=0,4,0 seats=0,1,1", "one seat"},
+                           Row{"sizes=0,4,0", "sizes=0,4,0 contributors=0,1,1", "contributes two partials"},
                            Row{"sizes=0,4,0", "sizes=0,4,0 algo=Tree", "Ring or PAT"},
                            Row{" b:", " c:", "'c:' is not KEY=VALUE"},
-                           Row{good, "", "needs a name"}}) {
+                           Row{good, "", "expected a name"}}) {
         std::string line = good;
         line.replace(line.find(row.from), row.from.size(), row.to);
         try {
             (void)parse_case(line);
-            BOOST_ERROR("taken for a case: " << line);
+            BOOST_ERROR("accepted as a case: " << line);
         } catch (const UsageError& error) {
             const std::string what = error.what();
             BOOST_TEST(what.find(row.complaint) != std::string::npos, what);
@@ -90,7 +91,7 @@ BOOST_AUTO_TEST_CASE(garbled_lines_never_crash) {
     Random random(5);
     std::size_t taken = 0, refused = 0;
     ModelBackend backend;
-    constexpr std::string_view alphabet = "0123456789abcdefxzab:=,;*+-() \t\n\x7f.ringssizesrowseatstree";
+    constexpr std::string_view alphabet = "0123456789abcdefxzab:=,;*+-() \t\n\x7f.ringssizesrowcontributorstree";
     std::vector<std::string> lines{good};
     for (const Property& property : properties()) lines.push_back(str(case_of(property, 1, 40).value()));
     for (int i = 0; i < 20000; ++i) {

@@ -1,4 +1,4 @@
-// samesum fuzz as a user meets it.
+// samesum fuzz as a user runs it.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE fuzz_command
 #include <boost/test/unit_test.hpp>
@@ -7,39 +7,29 @@
 
 #include "model/support/files.hpp"
 #include "model/support/ledger.hpp"
+#include "model/support/temporary_folder.hpp"
 #include "tests/support/program.hpp"
 
 using namespace samesum;
 using samesum::testing::Outcome;
 using samesum::testing::run;
+using samesum::testing::run_line;
 
 namespace {
 
-/// A folder of its own, gone afterwards.
-struct Scratch {
-    std::string path;
-    Scratch() {
-        path = (std::filesystem::temp_directory_path() / "samesum-fuzz-XXXXXX").string();
-        BOOST_REQUIRE(::mkdtemp(path.data()) != nullptr);
-    }
-    ~Scratch() { std::filesystem::remove_all(path); }
-    Scratch(const Scratch&) = delete;
-    Scratch& operator=(const Scratch&) = delete;
-};
-
 /// A library whose samesum_sum has this body, x being float inputs and y the result.
 struct Library {
-    Scratch scratch;
+    TemporaryFolder folder;
     explicit Library(const std::string& body) {
-        write_file(scratch.path + "/sum.c",
+        write_file(folder.file("sum.c"),
                    "#include <stddef.h>\nint samesum_sum(int ranks, size_t elements, const void* "
                    "const* inputs, void* result) {\nconst float* const* x = (const float* "
                    "const*)inputs; float* y = (float*)result;\n" +
                        body + "\n}\n");
-        const std::string command = "cc -O1 -shared -fPIC -o " + file() + " " + scratch.path + "/sum.c";
-        BOOST_REQUIRE(std::system(command.c_str()) == 0);
+        const Outcome built = run_line("cc -O1 -shared -fPIC -o " + file() + " " + folder.file("sum.c"));
+        BOOST_REQUIRE_MESSAGE(built.exit == 0, built.err);
     }
-    [[nodiscard]] std::string file() const { return scratch.path + "/sum.so"; }
+    [[nodiscard]] std::string file() const { return folder.file("sum.so"); }
 };
 
 std::string last_line(const std::string& text) {
@@ -53,8 +43,8 @@ const std::string associative =
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_ledger_is_what_verify_reads) {
-    const Scratch scratch;
-    const std::string file = scratch.path + "/ledger.json";
+    const TemporaryFolder folder;
+    const std::string file = folder.file("ledger.json");
     const Outcome outcome = run("fuzz --ledger --cases 60 --seed 1 --json " + file);
     BOOST_TEST(outcome.exit == 0, outcome.err + outcome.out);
     const auto document = nlohmann::ordered_json::parse(read_file(file));
@@ -67,7 +57,7 @@ BOOST_AUTO_TEST_CASE(the_ledger_is_what_verify_reads) {
         ++refuted;
         BOOST_TEST(!evidence.witness.empty());
         BOOST_TEST(evidence.replay.starts_with("samesum fuzz --replay '"));
-        // What the ledger says to type shows the refutation again.
+        // The ledger's replay line shows the refutation again.
         const Outcome again = run(evidence.replay.substr(std::string("samesum ").size()));
         BOOST_TEST(again.exit == 0, again.err);
         BOOST_TEST(again.says("differ, as claimed"), again.out);
@@ -78,7 +68,7 @@ BOOST_AUTO_TEST_CASE(the_ledger_is_what_verify_reads) {
     BOOST_TEST(nlohmann::ordered_json::parse(bare.out).at("digest") == document.at("digest"));
 }
 
-BOOST_AUTO_TEST_CASE(a_run_says_how_to_repeat_it) {
+BOOST_AUTO_TEST_CASE(a_run_prints_how_to_repeat_it) {
     const std::string campaign = "fuzz --property 'fixed_root_*' --cases 100 --seed ";
     const Outcome first = run(campaign + "1f3870be274f6c49"), second = run(campaign + "1f3870be274f6c49");
     BOOST_TEST(first.exit == 0, first.out);
@@ -100,8 +90,8 @@ BOOST_AUTO_TEST_CASE(a_run_says_how_to_repeat_it) {
 }
 
 BOOST_AUTO_TEST_CASE(documents) {
-    const Scratch scratch;
-    const std::string json = scratch.path + "/fuzz.json", junit = scratch.path + "/fuzz.xml";
+    const TemporaryFolder folder;
+    const std::string json = folder.file("fuzz.json"), junit = folder.file("fuzz.xml");
     BOOST_TEST(run("fuzz --property 'addition_*' --cases 50 --json " + json + " --junit " + junit).exit == 0);
     const std::string xml = read_file(junit);
     BOOST_TEST(xml.find("<testsuite ") != std::string::npos);
@@ -111,11 +101,11 @@ BOOST_AUTO_TEST_CASE(documents) {
         "for (size_t i = 0; i < elements; ++i) { float s = x[0][i]; for (int r = 1; r < ranks; ++r) s += x[r][i];"
         "y[i] = i % 7 == 3 ? -s : s; } return 0;");
     const Outcome found = run("fuzz --backend plugin --plugin " + wrong.file() + " --ranks 4 --cases 64 --junit " +
-                              scratch.path + "/found.xml --bundle " + scratch.path + "/bundles");
+                              folder.file("found.xml") + " --bundle " + folder.file("bundles"));
     BOOST_TEST(found.exit == 1, found.err);
-    BOOST_TEST(read_file(scratch.path + "/found.xml").find("<failure message=") != std::string::npos);
+    BOOST_TEST(read_file(folder.file("found.xml")).find("<failure message=") != std::string::npos);
     std::size_t bundles = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(scratch.path + "/bundles")) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder.file("bundles"))) {
         ++bundles;
         for (const char* file : {"finding.txt", "replay.txt", "environment.txt", "campaign.json"})
             BOOST_TEST(std::filesystem::file_size(entry.path() / file) > 20u, entry.path() / file);
@@ -124,14 +114,13 @@ BOOST_AUTO_TEST_CASE(documents) {
         BOOST_TEST(run(again + (entry.path() / "finding.txt").string()).exit == 1);
     }
     BOOST_TEST(bundles >= 4u);
-    if (std::system("xmllint --version > /dev/null 2>&1") != 0) {
-        BOOST_TEST_MESSAGE("skipped: without xmllint no schema is read");
+    if (run_line("xmllint --version").exit != 0) {
+        BOOST_TEST_MESSAGE("skipped: xmllint is not installed");
         return;
     }
-    for (const std::string& file : {junit, scratch.path + "/found.xml"}) {
-        const std::string check = "xmllint --noout --schema " SAMESUM_SOURCE_DIR "/tests/fuzz_junit.xsd " + file;
-        const int refused = std::system((check + " 2> " + scratch.path + "/errors").c_str());
-        BOOST_TEST(refused == 0, read_file(scratch.path + "/errors"));
+    for (const std::string& file : {junit, folder.file("found.xml")}) {
+        const Outcome check = run_line("xmllint --noout --schema tests/fuzz/junit.xsd " + file);
+        BOOST_TEST(check.exit == 0, check.err);
     }
     const auto document = nlohmann::ordered_json::parse(read_file(json));
     for (const char* field : {"seed", "commit", "backend", "versions", "digest", "evidence", "properties", "faults"})
@@ -139,8 +128,8 @@ BOOST_AUTO_TEST_CASE(documents) {
     BOOST_TEST(document.at("faults").size() >= 20u);
 }
 
-BOOST_AUTO_TEST_CASE(a_library_is_held_against_the_order_it_claims) {
-    // NaNs of a processor have other bits than a GPU's.
+BOOST_AUTO_TEST_CASE(a_library_is_compared_with_the_order_it_claims) {
+    // A CPU's NaNs have other bits than a GPU's.
     const std::string sum =
         "s += x[r][i]; union { float f; unsigned u; } bits = {s}; if (s != s) bits.u = 0x7fffffff;"
         "y[i] = bits.f; } return 0;";
@@ -159,7 +148,7 @@ BOOST_AUTO_TEST_CASE(a_library_is_held_against_the_order_it_claims) {
 }
 
 BOOST_AUTO_TEST_CASE(replays_and_corpus) {
-    const Scratch scratch;
+    const TemporaryFolder folder;
     const Outcome one = run("fuzz --replay '" + associative + "'");
     BOOST_TEST(one.exit == 0, one.err);
     BOOST_TEST(one.says("differ, as claimed"));
@@ -167,35 +156,35 @@ BOOST_AUTO_TEST_CASE(replays_and_corpus) {
     std::string agreeing = associative;
     agreeing.replace(agreeing.find("4400"), 4, "0000");
     BOOST_TEST(run("fuzz --replay '" + agreeing + "'").exit == 1);
-    write_file(scratch.path + "/kept.txt", "# a finding\ncase: " + associative + "\nreplay: not a case\n");
-    BOOST_TEST(run("fuzz --replay " + scratch.path + "/kept.txt").exit == 0);
-    const std::string with_corpus = "fuzz --property addition_commutes --cases 10 --corpus " + scratch.path;
+    write_file(folder.file("kept.txt"), "# a finding\ncase: " + associative + "\nreplay: not a case\n");
+    BOOST_TEST(run("fuzz --replay " + folder.file("kept.txt")).exit == 0);
+    const std::string with_corpus = "fuzz --property addition_commutes --cases 10 --corpus " + folder.path().string();
     const Outcome good = run(with_corpus);
     BOOST_TEST(good.exit == 0, good.err);
     BOOST_TEST(good.says("1 cases replayed"));
-    write_file(scratch.path + "/stale.txt", agreeing + "\n");
+    write_file(folder.file("stale.txt"), agreeing + "\n");
     const Outcome bad = run(with_corpus);
     BOOST_TEST(bad.exit == 1);
     BOOST_TEST(bad.says("stale.txt"));
 }
 
-BOOST_AUTO_TEST_CASE(wrong_input_is_said_in_one_line) {
+BOOST_AUTO_TEST_CASE(wrong_input_is_a_one_line_error) {
     struct Row {
         std::string arguments;
         int exit;
         std::string complaint;
     };
     for (const Row& row :
-         {Row{"fuzz --cases 0", 2, "tries 1 case or more"},
-          Row{"fuzz --cases 5 --seconds 5", 2, "one of them"},
+         {Row{"fuzz --cases 0", 2, "--cases 0: expected 1 or more"},
+          Row{"fuzz --cases 5 --seconds 5", 2, "expected one of them"},
           Row{"fuzz --seconds -1", 2, "above 0"},
-          Row{"fuzz --property 'no_*'", 2, "names no property"},
+          Row{"fuzz --property 'no_*'", 2, "no property with this name"},
           Row{"fuzz --seed -7", 2, "--seed '-7'"},
           Row{"fuzz --shard 4/4", 2, "0/4 .. 3/4"},
           Row{"fuzz --shard 1", 2, "0/4 .. 3/4"},
           Row{"fuzz --backend gpu", 2, "auto, model, nccl, plugin"},
           Row{"fuzz --jobs 0", 2, "--jobs"},
-          Row{"fuzz --ranks 4,x", 2, "--ranks '4,x'"},
+          Row{"fuzz --ranks 4,x", 2, "--ranks 'x'"},
           Row{"fuzz --ranks 2 --property 'three_*'", 2, "--ranks and --schemes leave"},
           Row{"fuzz --dtypes int32", 2, "floats only"},
           Row{"fuzz --schemes no_such", 2, "unknown scheme 'no_such'"},
@@ -207,7 +196,7 @@ BOOST_AUTO_TEST_CASE(wrong_input_is_said_in_one_line) {
           Row{"fuzz --corpus /no/such/folder", 2, "no such folder"},
           Row{"fuzz --replay 'no_such_property dtype=bfloat16 x=0000 a: by=tree tree=0 b:'", 2, "--list"},
           Row{"fuzz --replay 'addition_commutes dtype=bfloat16 x=0000 a: by=tree tree=0 b:'", 2, "the sides are"},
-          Row{"fuzz --replay ''", 2, "needs a name"},
+          Row{"fuzz --replay ''", 2, "expected a name"},
           Row{"fuzz --case 5", 2, "--case"}}) {
         const Outcome outcome = run(row.arguments);
         BOOST_TEST(outcome.exit == row.exit, row.arguments << ": " << outcome.exit << " " << outcome.err);

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Every parser of users' files and lines under libFuzzer: no crash, no hang, no leak, nothing taken that is nonsense.
-# Usage: libfuzzer_test.sh BUILD_FOLDER [SECONDS [SEED]]     seconds for all of them together, two at a time; 60 and 1
+# Every parser of users' files and lines under libFuzzer: no crash, no hang, no leak, no invalid input accepted.
+# Usage: libfuzzer_test.sh BUILD_FOLDER [SECONDS [SEED]]     seconds for all parsers together (60), seed (1)
 # SPDX-License-Identifier: Apache-2.0
 #
-# Exit 77 without a clang that has libFuzzer and C++20's source_location, which is 16 or later; in CI (SAMESUM_STRICT)
-# that is a failure. What it has found interesting stays in BUILD_FOLDER/libfuzzer/corpus, where the next run begins.
+# Exit 77 without clang 16 or later, which has libFuzzer and C++20's source_location; in CI (SAMESUM_STRICT) that is a
+# failure. Interesting inputs stay in BUILD_FOLDER/libfuzzer/corpus; the next run starts with them.
 set -euo pipefail
 
 build=$(readlink -f "${1:?usage: libfuzzer_test.sh BUILD_FOLDER [SECONDS [SEED]]}")
 seconds=${2:-60}
 seed=${3:-1}
-source=$(dirname "$(dirname "$(readlink -f "$0")")")
+source=$(readlink -f "$(dirname "$(readlink -f "$0")")/../..")
 folder=$build/libfuzzer
 at_a_time=2
 mkdir -p "$folder"
@@ -24,7 +24,7 @@ for name in clang++ clang++-{30..16}; do
     break
 done
 if [[ -z $clang ]]; then
-    echo "no clang of version 16 or later with libFuzzer; clang-16 and libclang-rt-16-dev would be right"
+    echo "no clang 16 or later with libFuzzer: expected packages clang-16 and libclang-rt-16-dev"
     [[ -z ${SAMESUM_STRICT:-} ]] && exit 77
     exit 1
 fi
@@ -38,7 +38,7 @@ SAMESUM_SEEDS=$folder/seeds "$build/fuzz_parsers_test" --run_test=good_input_is_
 
 mapfile -t parsers < <(ls "$folder/seeds")
 each=$((seconds * at_a_time / ${#parsers[@]}))
-hunt() { # a parser
+fuzz_one() { # PARSER
     local log=$folder/$1.log
     mkdir -p "$folder/corpus/$1"
     if ! SAMESUM_PARSER=$1 "$folder/fuzz_parsers" "$folder/corpus/$1" "$folder/seeds/$1" \
@@ -51,6 +51,6 @@ hunt() { # a parser
     fi
     sed -n "s/^Done \([0-9]*\) runs in \([0-9]*\) second.*/$1: \1 runs in \2 s/p" "$log"
 }
-export -f hunt
+export -f fuzz_one
 export folder each seed
-printf '%s\n' "${parsers[@]}" | xargs -P "$at_a_time" -I{} bash -c 'hunt {}'
+printf '%s\n' "${parsers[@]}" | xargs -P "$at_a_time" -I{} bash -c 'fuzz_one {}'

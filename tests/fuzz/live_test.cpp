@@ -1,7 +1,7 @@
-// The backend for real ranks, on ranks that are the model: what it writes, keeps, opens and reports.
+// The backend for real ranks, tested on ranks simulated by the model: what it writes, keeps, opens and reports.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE fuzz_live
-#include "fuzz/live.hpp"
+#include "fuzz/live_backend.hpp"
 
 #include <fmt/format.h>
 
@@ -10,37 +10,40 @@
 #include <set>
 
 #include "fuzz/campaign.hpp"
+#include "fuzz/compare.hpp"
+#include "fuzz/enumeration.hpp"
+#include "fuzz/fault_search.hpp"
 #include "fuzz/report.hpp"
-#include "fuzz/small_worlds.hpp"
 #include "model/analysis/record_check.hpp"
 #include "model/input/recording.hpp"
 #include "model/nccl/buffer_sum.hpp"
 #include "model/support/error.hpp"
 #include "model/support/files.hpp"
+#include "model/support/text.hpp"
 
 using namespace samesum;
 using namespace samesum::fuzz;
 
 namespace {
 
-/// What the stand-in does wrong.
+/// The fault of the simulated ranks.
 enum class Wrong { nothing, order, nondeterministic, dies, refuses_ll, shows_shift, other_row };
 
-/// A line of ranks, or two lines that differ; they add as the model does, unless told otherwise.
+/// Ranks on one ring, or on two different rings; they add as the model does, except for the fault.
 class ModelRanks : public Ranks {
 public:
     explicit ModelRanks(Wrong wrong, bool two_rings = false) : wrong_(wrong), two_rings_(two_rings) {}
 
     std::string description() const override { return "ranks of a test"; }
-    Communicator open(const World& world) override {
+    Communicator open(const CommunicatorSetup& setup) override {
         ++openings;
-        if (wrong_ == Wrong::refuses_ll && world.protocol == Protocol::ll128) throw Inconclusive("no such links");
-        world_ = world;
-        Ring ring(static_cast<std::size_t>(world.ranks));
+        if (wrong_ == Wrong::refuses_ll && setup.protocol == Protocol::ll128) throw Inconclusive("no such links");
+        setup_ = setup;
+        Ring ring(static_cast<std::size_t>(setup.ranks));
         std::iota(ring.begin(), ring.end(), 0);
         std::vector<Ring> rings(2, ring);
         if (two_rings_) std::swap(rings[1][1], rings[1][2]);
-        comm_ = Communicator{.topology = Topology::from_rings(rings, world.ranks_per_node), .version = {2, 28, 9}};
+        comm_ = Communicator{.topology = Topology::from_rings(rings, setup.ranks_per_node), .version = {2, 28, 9}};
         inputs_.assign(ring.size(), {});
         return comm_;
     }
@@ -54,12 +57,12 @@ public:
         captured += run.captured;
         if (wrong_ == Wrong::dies && calls % 50 == 0) throw Inconclusive("rank 1 died");
         const bool scatters = dispatched(run.scheme, run.routing) == Scheme::reduce_scatter;
-        if (wrong_ == Wrong::refuses_ll && world_.protocol == Protocol::ll && run.format == Format::float64)
+        if (wrong_ == Wrong::refuses_ll && setup_.protocol == Protocol::ll && run.format == Format::float64)
             throw gpu::Refusal("no such kernel");
         CombineOptions options{.root = run.root, .accumulation = run.accumulation, .forced = {}};
-        options.forced = {scatters ? world_.algorithm : Algorithm::ring, world_.protocol};
+        options.forced = {scatters ? setup_.algorithm : Algorithm::ring, setup_.protocol};
         if (wrong_ == Wrong::order && run.scheme == Scheme::fixed_root && run.routing.sizes.front() == 0)
-            options.root = (options.root + 1) % world_.ranks;
+            options.root = (options.root + 1) % setup_.ranks;
         const CombinePlan plan = plan_combine(run.scheme, comm_, run.routing, run.format, options);
         std::vector<ConstBytes> partials(inputs_.begin(), inputs_.end());
         result_.assign(inputs_.front().size(), std::byte{0});
@@ -89,25 +92,25 @@ public:
 private:
     Wrong wrong_;
     bool two_rings_;
-    World world_;
+    CommunicatorSetup setup_;
     Communicator comm_{.topology = Topology::one_rank_per_node(1)};
     std::vector<std::vector<std::byte>> inputs_;
     std::vector<std::byte> result_;
 };
 
-std::vector<World> worlds_of(std::initializer_list<int> ranks) {
-    std::vector<World> worlds;
+std::vector<CommunicatorSetup> setups_of(std::initializer_list<int> ranks) {
+    std::vector<CommunicatorSetup> setups;
     for (const int count : ranks)
         for (const Protocol protocol : all_protocols) {
-            World world;
-            world.ranks = count;
-            world.protocol = protocol;
-            worlds.push_back(world);
+            CommunicatorSetup setup;
+            setup.ranks = count;
+            setup.protocol = protocol;
+            setups.push_back(setup);
             if (protocol != Protocol::simple) continue;
-            world.algorithm = Algorithm::pat;
-            worlds.push_back(world);
+            setup.algorithm = Algorithm::pat;
+            setups.push_back(setup);
         }
-    return worlds;
+    return setups;
 }
 
 struct Campaign {
@@ -118,9 +121,9 @@ struct Campaign {
     explicit Campaign(Wrong wrong, bool two_rings = false, std::initializer_list<int> counts = {3, 4}) {
         auto made = std::make_unique<ModelRanks>(wrong, two_rings);
         ranks = made.get();
-        backend = std::make_shared<LiveBackend>(std::move(made), worlds_of(counts), "--backend test ");
+        backend = std::make_shared<LiveBackend>(std::move(made), setups_of(counts), "--backend test ");
         for (const Property& property : properties()) options.properties.push_back(&property);
-        options.cases = 64 * backend->worlds();
+        options.cases = 64 * backend->setups();
         options.limits.hidden = 16;
         options.backend = [this] { return backend; };
     }
@@ -135,7 +138,7 @@ BOOST_AUTO_TEST_CASE(right_ranks_make_every_claim_come_out) {
     std::set<std::string_view> labels;
     std::uint64_t cases = 0, left_out = 0;
     for (const Tally& tally : campaign.run()) {
-        BOOST_TEST(tally.trouble == "", tally.property->name);
+        BOOST_TEST(tally.why_undecided == "", tally.property->name);
         cases += tally.cases;
         for (const auto& [label, count] : tally.classes) labels.insert(label);
         if (tally.cases == 0) {
@@ -146,31 +149,31 @@ BOOST_AUTO_TEST_CASE(right_ranks_make_every_claim_come_out) {
                    tally.property->name << (tally.finding ? tally.finding->text : ""));
     }
     BOOST_TEST(cases > 10000u);
-    // Claims about several rings, about 2 ranks, and about no ranks at all.
+    // Claims about several rings, about 2 ranks, and about no ranks.
     BOOST_TEST(left_out == 11u);
     for (const char* label :
          {"run: captured", "run: in place", "run: fresh communicator", "run: producer still running",
           "run: off alignment", "protocol: LL", "protocol: LL128", "data: NaN"})
         BOOST_TEST(labels.count(label) == 1u, label);
     BOOST_TEST(campaign.ranks->captured > 500u);
-    BOOST_TEST(campaign.ranks->openings > campaign.backend->worlds());
+    BOOST_TEST(campaign.ranks->openings > campaign.backend->setups());
     BOOST_TEST(campaign.ranks->calls < 2.1 * static_cast<double>(cases));
     BOOST_TEST(campaign.backend->calls() == campaign.ranks->calls);
 }
 
-/// As NCCL described communicators on H200s; nothing is run.
+/// Communicators as NCCL described them on H200s; nothing is run.
 class RecordedRanks : public Ranks {
 public:
     explicit RecordedRanks(std::vector<Record> records) : records_(std::move(records)) {}
 
     std::string description() const override { return "records"; }
-    Communicator open(const World& world) override {
+    Communicator open(const CommunicatorSetup& setup) override {
         for (const Record& record : records_) {
-            if (record.ranks != world.ranks || record.ranks_per_node != world.ranks_per_node) continue;
-            if (record.graph.empty() != world.graph_file.empty()) continue;
+            if (record.ranks != setup.ranks || record.ranks_per_node != setup.ranks_per_node) continue;
+            if (record.graph.empty() != setup.graph_file.empty()) continue;
             Record named = record;
-            named.algorithms = world.algorithm == Algorithm::pat ? "reducescatter:pat;reduce:ring" : "ring";
-            named.protocols = name(world.protocol);
+            named.algorithms = setup.algorithm == Algorithm::pat ? "reducescatter:pat;reduce:ring" : "ring";
+            named.protocols = name(setup.protocol);
             return communicator_of(named);
         }
         throw Inconclusive("not recorded");
@@ -197,31 +200,28 @@ BOOST_AUTO_TEST_CASE(a_case_names_all_that_decides_the_orders_of_communicators_t
           Row{"h200x2-one-node.jsonl", {2}, 2, "", true}}) {
         std::vector<Record> records;
         const std::string text = read_file(std::string(SAMESUM_SOURCE_DIR "/tests/golden/observed/") + row.file);
-        for (std::size_t begin = 0; begin < text.size();) {
-            const std::size_t end = std::min(text.find('\n', begin), text.size());
-            records.push_back(parse_record(text.substr(begin, end - begin)));
-            begin = end + 1;
-        }
-        std::vector<World> worlds;
+        for (const std::string_view line : split(text, '\n'))
+            if (!line.empty()) records.push_back(parse_record(std::string(line)));
+        std::vector<CommunicatorSetup> setups;
         for (const int ranks : row.ranks)
             for (const Protocol protocol : all_protocols)
                 for (const Algorithm algorithm : {Algorithm::ring, Algorithm::pat}) {
                     if (algorithm == Algorithm::pat && (protocol != Protocol::simple || row.ranks_per_node > 1))
                         continue;
-                    World world;
-                    world.ranks = ranks;
-                    world.ranks_per_node = row.ranks_per_node;
-                    world.protocol = protocol;
-                    world.algorithm = algorithm;
-                    world.graph_file = row.graph;
-                    worlds.push_back(world);
+                    CommunicatorSetup setup;
+                    setup.ranks = ranks;
+                    setup.ranks_per_node = row.ranks_per_node;
+                    setup.protocol = protocol;
+                    setup.algorithm = algorithm;
+                    setup.graph_file = row.graph;
+                    setups.push_back(setup);
                 }
-        LiveBackend backend(std::make_unique<RecordedRanks>(std::move(records)), worlds, "");
-        for (std::size_t i = 0; i < worlds.size(); ++i) {
-            const auto world = backend.enter(i);
-            BOOST_TEST_REQUIRE(world != nullptr, row.file << ": " << str(worlds[i]));
-            BOOST_TEST(world->one_ring() == row.one_ring);
-            BOOST_TEST(world->rings.size() >= 2u);
+        LiveBackend backend(std::make_unique<RecordedRanks>(std::move(records)), setups, "");
+        for (std::size_t i = 0; i < setups.size(); ++i) {
+            const auto setup = backend.open_setup(i);
+            BOOST_TEST_REQUIRE(setup != nullptr, row.file << ": " << str(setups[i]));
+            BOOST_TEST(one_ring(setup->rings) == row.one_ring);
+            BOOST_TEST(setup->rings.size() >= 2u);
         }
     }
 }
@@ -236,7 +236,7 @@ BOOST_AUTO_TEST_CASE(rings_that_differ_show) {
     campaign.only("fixed_root_is_routing_invariant");
     const Tally one_ring = campaign.run().front();
     BOOST_TEST(one_ring.cases == 0u);
-    BOOST_TEST(one_ring.unfit > 0u);
+    BOOST_TEST(one_ring.unavailable > 0u);
 }
 
 BOOST_AUTO_TEST_CASE(a_seed_is_a_campaign_on_ranks_too) {
@@ -246,7 +246,7 @@ BOOST_AUTO_TEST_CASE(a_seed_is_a_campaign_on_ranks_too) {
     const auto first = a.run();
     BOOST_TEST(digest_of(first) == digest_of(b.run()));
     BOOST_TEST(digest_of(first) != digest_of(c.run()));
-    // What a finding says to type shows it again, on a backend that is open as something else.
+    // A finding's replay line shows it again, on a backend that is open with another setup.
     BOOST_REQUIRE(first.front().finding.has_value());
     const Case again = parse_case(str(first.front().finding->minimal));
     Campaign other(Wrong::nothing);
@@ -263,11 +263,11 @@ BOOST_AUTO_TEST_CASE(a_wrong_order_is_found_and_made_small) {
     BOOST_TEST(tally.finding->minimal.hidden == 1u);
     BOOST_TEST((tally.finding->minimal.a.launch_mode == LaunchMode{}));
     BOOST_TEST(tally.finding->kind.starts_with("another order"), tally.finding->kind);
-    BOOST_TEST(tally.finding->text.find("a: NCCL said: Reduce: 8 Bytes") != std::string::npos, tally.finding->text);
+    BOOST_TEST(tally.finding->text.find("a: NCCL logged: Reduce: 8 Bytes") != std::string::npos, tally.finding->text);
     BOOST_TEST(!evidence_of(tally, "ranks").as_claimed());
 }
 
-BOOST_AUTO_TEST_CASE(what_wavers_is_told_and_not_shrunk) {
+BOOST_AUTO_TEST_CASE(nondeterminism_is_reported_and_not_shrunk) {
     Campaign campaign(Wrong::nondeterministic);
     campaign.only("results_are_as_predicted");
     const Tally tally = campaign.run().front();
@@ -297,17 +297,17 @@ BOOST_AUTO_TEST_CASE(a_row_that_is_not_the_token_s_is_looked_at_too) {
     BOOST_TEST(routing_of(tally.finding->minimal, tally.finding->minimal.a).rows() == 4u);
 }
 
-BOOST_AUTO_TEST_CASE(mistakes_of_ranks_are_hunted) {
+BOOST_AUTO_TEST_CASE(faults_of_ranks_are_searched_for) {
     Campaign campaign(Wrong::nothing);
     std::string caught;
-    for (const FaultSearch& hunt : hunt_faults_of_ranks(*campaign.backend, 1, 300))
-        if (hunt.caught) caught += std::string(hunt.fault->name) + " ";
+    for (const FaultSearch& search : search_faults_of_ranks(*campaign.backend, 1, 300))
+        if (search.caught) caught += std::string(search.fault->name) + " ";
     BOOST_TEST(caught == "ring_order ");
 }
 
-BOOST_AUTO_TEST_CASE(small_worlds_are_whole_on_ranks_too) {
+BOOST_AUTO_TEST_CASE(enumerations_are_complete_on_ranks_too) {
     Campaign campaign(Wrong::nothing, false, {1, 2, 3, 4});
-    for (const Evidence& line : small_worlds(*campaign.backend, Worlds::some)) {
+    for (const Evidence& line : enumerate(*campaign.backend, Enumeration::some)) {
         BOOST_TEST(line.as_claimed(), line.claim << ": " << line.detail << line.witness);
         BOOST_TEST(line.decided_by == (line.claim == "every_sizes_vector" ? "exhausted 70" : "exhausted 140"));
     }
@@ -319,13 +319,13 @@ BOOST_AUTO_TEST_CASE(small_worlds_are_whole_on_ranks_too) {
 
 BOOST_AUTO_TEST_CASE(ranks_that_die_decide_nothing) {
     Campaign campaign(Wrong::dies);
-    bool said = false;
+    bool reported = false;
     for (const Tally& tally : campaign.run()) {
-        BOOST_TEST(!tally.trouble.empty());
+        BOOST_TEST(!tally.why_undecided.empty());
         BOOST_TEST((tally.finding || evidence_of(tally, "ranks").verdict == Verdict::inconclusive));
-        said |= tally.trouble.find("rank 1 died\n  case: ") != std::string::npos;
+        reported |= tally.why_undecided.find("rank 1 died\n  case: ") != std::string::npos;
     }
-    BOOST_TEST(said);
+    BOOST_TEST(reported);
 }
 
 BOOST_AUTO_TEST_CASE(what_nccl_refuses_is_counted) {
@@ -334,7 +334,7 @@ BOOST_AUTO_TEST_CASE(what_nccl_refuses_is_counted) {
     const Tally tally = campaign.run().front();
     BOOST_TEST(tally.refused > 0u);
     BOOST_TEST(tally.cases > 100u);
-    BOOST_TEST(tally.trouble == "");
+    BOOST_TEST(tally.why_undecided == "");
     BOOST_TEST(evidence_of(tally, "ranks").as_claimed());
     BOOST_TEST(tally.classes.count("protocol: LL128") == 0u);
 }

@@ -1,6 +1,6 @@
-// libFuzzer target for what reads users' files and lines. tests/fuzz/libfuzzer_test.sh builds and runs it; by hand:
+// libFuzzer target for the parsers of users' files and lines. tests/fuzz/libfuzzer_test.sh builds and runs it; by hand:
 //   SAMESUM_PARSER=log build/ci/libfuzzer/fuzz_parsers -max_total_time=60 -rss_limit_mb=1024 tests/golden/logs
-// A parser may throw UsageError of one line and nothing else; SAMESUM_PARSER is a name in tests/fuzz/parsers.hpp.
+// A parser may only throw UsageError with one line; SAMESUM_PARSER is a name in tests/fuzz/parsers.hpp.
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/parsers.hpp"
 

@@ -1,4 +1,4 @@
-// What reads users' files and lines, one entry each: tried on seeded mutants in every test run, and by libFuzzer.
+// The parsers of users' files and lines, one entry each: run on seeded mutants in every test run, and by libFuzzer.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -31,12 +31,12 @@
 
 namespace samesum::testing {
 
-/// Nonsense that was taken: as much of a mistake as a crash.
+/// Accepting invalid input is as much a mistake as a crash.
 inline void must(bool holds, const char* what) {
     if (!holds) throw std::logic_error(what);
 }
 
-/// For what may throw UsageError on text that a parser took.
+/// For code that may throw UsageError on text that a parser accepted.
 template <class Use>
 void one_line_or_nothing(Use&& use) {
     try {
@@ -46,7 +46,7 @@ void one_line_or_nothing(Use&& use) {
     }
 }
 
-/// What reads words of a command line never sees a second line.
+/// Parsers of command-line words never get a second line.
 inline void be_one_line(const std::string& text) {
     if (text.find_first_of("\n\r") != std::string::npos) throw UsageError("several lines");
 }
@@ -64,7 +64,7 @@ inline void read_graph(const std::string& text) {
     const GraphFile graph = parse_graph_file(text, "mutant");
     (void)graph_assumptions(graph, 2);
     const Communicator comm = communicator_from_graph(graph, 2, graph.gpus);
-    must(comm.ranks() == 2 * graph.gpus, "a graph of so many GPUs makes so many ranks");
+    must(comm.ranks() == 2 * graph.gpus, "two graphs of n GPUs have 2 n ranks");
 }
 
 inline void read_environment(const std::string& text) {
@@ -85,7 +85,7 @@ inline void read_hex(const std::string& text) {
     while (!columns.empty() && lines.read(columns, 7) > 0) continue;
 }
 
-/// A line of samesum fuzz: what is taken prints to a line that reads back, and can be run.
+/// A line of samesum fuzz: an accepted case is printed as a line that reads back, and can be run.
 inline void read_case(const std::string& text) {
     be_one_line(text);
     const fuzz::Case c = fuzz::parse_case(text);
@@ -105,7 +105,7 @@ inline void read_routing(const std::string& text) {
     be_one_line(text);
     const int ranks = 1 + static_cast<int>(text.size() % 9);
     const std::vector<std::uint64_t> sizes = parse_sizes(text, ranks);
-    must(static_cast<int>(sizes.size()) == ranks, "one size a rank");
+    must(static_cast<int>(sizes.size()) == ranks, "one size per rank");
     must(parse_sizes(str_sizes(sizes), ranks) == sizes, "sizes read back as printed");
 }
 
@@ -122,7 +122,7 @@ inline void read_record(const std::string& text) {
 
 inline void read_evidence(const std::string& text) {
     const auto document = nlohmann::ordered_json::parse(text, nullptr, false);
-    if (document.is_discarded()) throw UsageError("no JSON");
+    if (document.is_discarded()) throw UsageError("not JSON");
     const Evidence evidence = evidence_from_json(document);
     nlohmann::ordered_json again;
     to_json(again, evidence);
@@ -131,7 +131,7 @@ inline void read_evidence(const std::string& text) {
 
 inline void read_custom(const std::string& text) { (void)parse_custom(text, "mutant"); }
 
-/// What is taken can be judged.
+/// Accepted calls can be classified.
 inline void read_calls(const std::string& text) {
     const CallStream stream = parse_call_stream(text, "mutant");
     std::vector<std::string> assumptions;
@@ -140,9 +140,9 @@ inline void read_calls(const std::string& text) {
             {&stream, 1},
             [](const CallStream& from, const RecordedCommunicator& comm) {
                 if (comm.ranks > 64) throw UsageError("too many ranks for a test");
-                Scenario scenario{.comm = {Topology::one_rank_per_node(comm.ranks, 2)}};
-                apply_environment(from.environment, scenario.comm.settings);
-                return scenario;
+                ResolvedCommunicator resolved{.comm = {Topology::one_rank_per_node(comm.ranks, 2)}};
+                apply_environment(from.environment, resolved.comm.settings);
+                return resolved;
             },
             assumptions);
     });

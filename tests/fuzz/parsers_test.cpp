@@ -1,4 +1,4 @@
-// Every parser on seeded mutants of good input: no crash, no hang, nothing taken that is nonsense.
+// Every parser on seeded mutants of good input: no crash, no hang, no invalid input accepted.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE fuzz_parsers
 #include "tests/fuzz/parsers.hpp"
@@ -12,6 +12,7 @@
 #include "fuzz/campaign.hpp"
 #include "model/support/files.hpp"
 #include "model/support/progress.hpp"
+#include "model/support/text.hpp"
 #include "tests/support/mutate.hpp"
 
 using namespace samesum;
@@ -29,16 +30,13 @@ std::vector<std::string> files_in(const std::string& folder) {
     return texts;
 }
 
-/// Every so many lines of a file.
+/// Every `step`-th line of a file.
 std::vector<std::string> some_lines(const std::string& name, std::size_t step) {
     const std::string text = read_file(golden + name);
     std::vector<std::string> lines;
     std::size_t number = 0;
-    for (std::size_t begin = 0; begin < text.size(); ++number) {
-        const std::size_t end = std::min(text.find('\n', begin), text.size());
-        if (number % step == 0) lines.push_back(text.substr(begin, end - begin));
-        begin = end + 1;
-    }
+    for (const std::string_view line : split(text, '\n'))
+        if (number++ % step == 0 && !line.empty()) lines.emplace_back(line);
     return lines;
 }
 
@@ -106,7 +104,7 @@ BOOST_AUTO_TEST_CASE(what_libfuzzer_found_is_refused_in_one_line) {
     }
 }
 
-/// Where tests/fuzz/libfuzzer_test.sh begins.
+/// Writes the seeds of tests/fuzz/libfuzzer_test.sh.
 BOOST_AUTO_TEST_CASE(good_input_is_kept) {
     const char* folder = std::getenv("SAMESUM_SEEDS");
     if (folder == nullptr) return;
@@ -129,7 +127,7 @@ BOOST_AUTO_TEST_CASE(parsers_survive) {
         double slowest = 0;
         const auto timed = [&](const std::string& text) {
             const double began = monotonic_seconds();
-            // Whatever is thrown: the time counts.
+            // The time counts whether it throws or not.
             struct Watch {
                 double began;
                 double& slowest;
@@ -141,18 +139,18 @@ BOOST_AUTO_TEST_CASE(parsers_survive) {
             try {
                 timed(text);
             } catch (const UsageError& error) {
-                // These are read with as many sizes or columns as the text is long, modulo something.
+                // The number of sizes or columns that these read depends on the text's length.
                 BOOST_TEST((parser.name == "routing" || parser.name == "hex"), parser.name << ": " << error.what());
             }
         }
-        // As many mutants as make a megabyte or two, and no fewer than hundreds.
+        // About 20 MB of mutants, at least hundreds of them.
         std::size_t bytes = 0;
         for (const std::string& text : texts) bytes += text.size();
         const int mutants =
             static_cast<int>(std::clamp<std::size_t>(20'000'000 / (bytes / texts.size() + 1), 400, 20000));
         const auto [taken, refused] = mutate(texts, 71, mutants, timed);
         BOOST_TEST(taken > 0, parser.name);
-        // NCCL's own words are searched for in logs and settings; what is none of them is passed over.
+        // The log parser searches for NCCL's words and ignores everything else.
         const bool tolerant = parser.name == "log";
         BOOST_TEST((tolerant || refused > 0), parser.name);
         BOOST_TEST(slowest < 5, parser.name << ": one took " << slowest << " s");

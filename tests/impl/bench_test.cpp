@@ -1,4 +1,5 @@
-// samesum bench without a GPU: a kept run read back, its tables, and the README's copy of one.
+// samesum bench without a GPU: a saved run read back, its tables and its picture, and the README's copy of a table. And
+// what the commands on real ranks answer without a device.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE impl_bench
 #include <boost/test/unit_test.hpp>
@@ -6,9 +7,11 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "model/combine/cost.hpp"
+#include "model/support/temporary_folder.hpp"
 #include "tests/support/program.hpp"
 
 using namespace samesum;
@@ -42,7 +45,7 @@ std::vector<std::string> words_of_line(const std::string& text, const std::strin
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_kept_run_is_printed_as_it_was_measured) {
+BOOST_AUTO_TEST_CASE(a_saved_run_is_printed_as_it_was_measured) {
     const auto table = run("bench --from " + kept);
     BOOST_TEST_REQUIRE(table.exit == 0, table.err);
     BOOST_TEST(table.says("NCCL 2.28.9"));
@@ -103,13 +106,13 @@ BOOST_AUTO_TEST_CASE(a_plan_is_computed_from_the_lines) {
     BOOST_TEST_REQUIRE(at_8.size() == 2u + 8);
     BOOST_TEST(std::abs(std::stod(at_8[2 + 5]) - line.microseconds(traffic(Scheme::exchange_ordered, 8, 8 << 20))) <
                0.06);
-    // NVLink joins no 1024 GPUs.
+    // No NVLink domain has 1024 GPUs.
     const auto at_1024 = words_of_line(plan.out, "computed for 1024 ranks", "8 MiB");
     BOOST_TEST_REQUIRE(at_1024.size() == 2u + 8);
     BOOST_TEST(at_1024[2 + 6] == "-");
 }
 
-BOOST_AUTO_TEST_CASE(files_for_machines_and_eyes) {
+BOOST_AUTO_TEST_CASE(csv_and_json_files_hold_every_row) {
     namespace fs = std::filesystem;
     const fs::path folder = fs::path(SAMESUM_BINARY_DIR) / "bench";
     fs::create_directories(folder);
@@ -118,11 +121,80 @@ BOOST_AUTO_TEST_CASE(files_for_machines_and_eyes) {
     const std::string text = contents(csv);
     BOOST_TEST(std::count(text.begin(), text.end(), '\n') == 1 + static_cast<long>(kept_rows().size()));
     BOOST_TEST(nlohmann::json::parse(contents(json)).at("rows") == kept_rows());
-    if (std::system("command -v gnuplot > /dev/null") == 0) {
-        const std::string svg = (folder / "bench.svg").string();
-        BOOST_TEST(run("bench --from " + kept + " --svg " + svg).exit == 0);
-        BOOST_TEST(contents(svg).find("direct_ordered") != std::string::npos);
-    } else {
-        BOOST_TEST(run("bench --from " + kept + " --svg x.svg").complains("gnuplot"));
+}
+
+BOOST_AUTO_TEST_CASE(json_holds_what_the_text_shows) {
+    const auto alone = run("bench --plan 8,1024 --json - --from " + kept);
+    BOOST_TEST_REQUIRE(alone.exit == 0, alone.err);
+    const auto json = nlohmann::json::parse(alone.out);
+    BOOST_TEST(json.at("rows") == kept_rows());
+    BOOST_TEST_REQUIRE(json.at("table").size() == kept_rows().size());
+    const auto direct = words_of_line(run("bench --from " + kept).out, "each rank receives 8 MiB", " direct_ordered ");
+    bool found = false;
+    for (const auto& row : json.at("table")) {
+        if (row.at("received_bytes") != 8 << 20 || row.at("scheme") != "direct_ordered") continue;
+        found = true;
+        BOOST_TEST(row.at("size_bytes") == std::stoull(direct[0]));
+        BOOST_TEST(row.at("count") == std::stoull(direct[1]));
+        BOOST_TEST(std::abs(row.at("algbw_gbs").get<double>() - std::stod(direct[5])) < 0.06);
+        BOOST_TEST(std::abs(row.at("to_reduce_scatter").get<double>() - std::stod(direct[8])) < 0.006);
+        BOOST_TEST(std::abs(row.at("alpha_beta_us").get<double>() - std::stod(direct[12])) < 0.006);
+    }
+    BOOST_TEST(found);
+    // 6 sizes; 8 schemes on 8 ranks, and without direct_ordered on 1024.
+    BOOST_TEST(json.at("plan").at("lines").size() == 8u);
+    BOOST_TEST(json.at("plan").at("computed").size() == 6u * (8 + 7));
+}
+
+BOOST_AUTO_TEST_CASE(the_picture_has_a_line_for_each_scheme_and_limit) {
+    const TemporaryFolder folder("samesum-test");
+    const std::string svg = folder.file("bench.svg");
+    BOOST_TEST_REQUIRE(run("bench --from " + kept + " --svg " + svg).exit == 0);
+    const std::string picture = contents(svg);
+    BOOST_TEST(picture.starts_with("<svg "));
+    BOOST_TEST(picture.ends_with("</svg>\n"));
+    std::set<std::string> names;
+    for (const auto& row : kept_rows()) names.insert(row.at("scheme").get<std::string>());
+    for (const std::string& name : names) BOOST_TEST(picture.find(">" + name + "</text>") != std::string::npos, name);
+    const auto count = [&](std::string_view text) {
+        std::size_t found = 0;
+        for (std::size_t at = picture.find(text); at != std::string::npos; at = picture.find(text, at + 1)) ++found;
+        return found;
+    };
+    // Each line has a point for each row and one in the legend.
+    BOOST_TEST(count("<circle ") == kept_rows().size() + names.size());
+    BOOST_TEST(count("<path class=\"line\"") == 2 * names.size());
+    BOOST_TEST(count("stroke-dasharray") == 2u * 3);
+    // A folder that cannot be written is the user's error.
+    BOOST_TEST(run("bench --from " + kept + " --svg /no/such/folder/x.svg").exit == 2);
+}
+
+BOOST_AUTO_TEST_CASE(text_from_a_file_is_escaped_in_the_picture) {
+    const TemporaryFolder folder("samesum-test");
+    auto json = nlohmann::json::parse(contents(std::string(SAMESUM_SOURCE_DIR) + "/" + kept));
+    json["gpu"] = "</title><script>&\"";
+    std::ofstream(folder.file("in.json")) << json;
+    BOOST_TEST_REQUIRE(run("bench --from " + folder.file("in.json") + " --svg " + folder.file("out.svg")).exit == 0);
+    const std::string picture = contents(folder.file("out.svg"));
+    BOOST_TEST(picture.find("<script>") == std::string::npos);
+    BOOST_TEST(picture.find("&lt;/title&gt;&lt;script&gt;&amp;&quot;") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(json_alone_ends_as_the_text_does) {
+    for (const std::string command : {"run --ranks 2 --rows 2 --hidden 8 --scheme fixed_root",
+                                      "reveal --ranks 2 --calls ar:8", "bench --ranks 2 --sizes 8K --repetitions 1"}) {
+        BOOST_TEST_CONTEXT(command) {
+            const auto text = run(command), json = run(command + " --json -");
+            BOOST_TEST(json.exit == text.exit);
+            if (text.exit != 3) {
+                BOOST_TEST(nlohmann::json::accept(json.out));
+                continue;
+            }
+            // No device, or no CUDA in this build.
+            BOOST_TEST(json.out == "");
+            BOOST_TEST(text.out == "");
+            BOOST_TEST(std::count(json.err.begin(), json.err.end(), '\n') == 1, json.err);
+            BOOST_TEST(json.err == text.err);
+        }
     }
 }

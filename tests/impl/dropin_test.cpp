@@ -363,7 +363,7 @@ BOOST_AUTO_TEST_CASE(combines_by_the_c_interface) {
         "5 samesumCombine: sizes of 3 ranks; expected 4, as the communicator has",
         "5 samesumCombine: scheme, accumulation or sizes is null; expected all three",
         "5 samesumCombine: type int8; expected a floating-point type",
-        "5 root 4; 0 to 3 would be right",
+        "5 root 4: expected 0 to 3",
         "5 unknown scheme 'nonsense'",
         "5 unknown rounding 'nonsense'",
         "5 samesumCombine: called inside a group; expected a call outside ncclGroupStart and ncclGroupEnd",

@@ -1,5 +1,5 @@
-// Real NCCL on this machine's GPUs: the table of properties, orders revealed and predicted, planted faults caught by
-// name, ranks that die in the middle of a combine.
+// Real NCCL on this machine's GPUs: the table of properties, planted faults caught by name, ranks that die between
+// calls.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE impl_gpu
 #include <sys/wait.h>
@@ -21,7 +21,7 @@ using namespace samesum::gpu;
 
 namespace {
 
-/// Without a GPU there is nothing to test here; CTest counts 77 as skipped.
+/// Without a GPU nothing can be tested here; CTest counts exit code 77 as skipped.
 const Hardware& hardware() {
     static const Hardware found = [] {
         try {
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(faults_are_caught_by_name) {
         const int status = std::system((command + " > /dev/null").c_str());
         BOOST_TEST((WIFEXITED(status) && WEXITSTATUS(status) == 0), command);
     }
-    // A build for use does not obey.
+    // A build without SAMESUM_FAULTS refuses.
     const std::string command =
         SAMESUM_BINARY_DIR "/samesum-impl run --ranks 2 --scheme fixed_root --fault root_is_owner > /dev/null 2>&1";
     const int status = std::system(command.c_str());

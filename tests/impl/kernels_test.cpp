@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(a_result_may_take_a_sources_place) {
 
 namespace {
 
-/// The mailboxes of several ranks, all in this process and on one GPU.
+/// The receive slots of several ranks, all in this process and on one GPU.
 struct LocalRanks {
     LocalRanks(int number, int blocks) : ranks(number) {
         for (int rank = 0; rank < ranks; ++rank) {
@@ -157,8 +157,8 @@ struct LocalRanks {
 BOOST_AUTO_TEST_CASE(ranks_that_write_to_each_other_have_the_models_bits) {
     std::uint64_t seed = 100, cases = 0;
     for (const int ranks : {1, 2, 3, 5}) {
-        // Few blocks and many calls, so that letters are used again and warps differ in how far they have come.
-        LocalRanks office(ranks, 2);
+        // Few blocks and many calls, so that slots are reused and warps are at different steps.
+        LocalRanks local(ranks, 2);
         for (const Format format : float_formats)
             for (const Accumulation accumulation : {Accumulation::per_hop, Accumulation::fp32_once})
                 for (const std::uint64_t elements : {0ull, 1ull, 60ull, 121ull, 4000ull, 40003ull})
@@ -181,15 +181,15 @@ BOOST_AUTO_TEST_CASE(ranks_that_write_to_each_other_have_the_models_bits) {
                             DirectSum sum{.partial = operands.sources.values[rank],
                                           .result = operands.out + chunks[r].offset};
                             std::copy(chunks.begin(), chunks.end(), sum.chunks);
-                            launch_direct_sum(office.receive_slots[r], sum, format, accumulation,
-                                              office.streams[r].get());
+                            launch_direct_sum(local.receive_slots[r], sum, format, accumulation,
+                                              local.streams[r].get());
                         }
                         check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
                         const auto [differing, outside] = operands.wrong(accumulation);
                         BOOST_TEST_REQUIRE(differing == 0u, name(format) << " " << name(accumulation) << " " << ranks
                                                                          << " ranks, " << elements << " elements");
                         BOOST_TEST_REQUIRE(outside == 0u);
-                        BOOST_TEST_REQUIRE(office.expired(0) == 0u);
+                        BOOST_TEST_REQUIRE(local.expired(0) == 0u);
                         ++cases;
                     }
     }
@@ -197,15 +197,15 @@ BOOST_AUTO_TEST_CASE(ranks_that_write_to_each_other_have_the_models_bits) {
 }
 
 BOOST_AUTO_TEST_CASE(calls_of_several_streams_are_in_flight_at_once) {
-    // Each stream has its mailboxes; one stream of the ranks is held up while the others go on. Not more than 8
-    // streams: so many queues a process has, and a kernel that waits for one behind it in its own would wait for ever.
+    // Each stream has its own receive slots; one stream is delayed while the others continue. At most 8 streams: a
+    // process has 8 queues, and a kernel that waits for another behind it in its queue would never end.
     constexpr int ranks = 3, lanes = 2, calls = 20;
-    // A kernel's first launch loads it, which waits for what is running; what runs here waits for later launches.
+    // A kernel's first launch loads it and waits for running kernels, and those here wait for later launches.
     launch_delay(1, nullptr);
-    std::vector<LocalRanks> offices;
+    std::vector<LocalRanks> groups;
     std::vector<std::vector<Operands>> operands(lanes);
     for (int lane = 0; lane < lanes; ++lane) {
-        offices.emplace_back(ranks, 2);
+        groups.emplace_back(ranks, 2);
         for (int call = 0; call < calls; ++call)
             operands[static_cast<std::size_t>(lane)].emplace_back(Format::bfloat16, ranks, 3000, 0,
                                                                   static_cast<std::uint64_t>(lane * calls + call));
@@ -214,29 +214,29 @@ BOOST_AUTO_TEST_CASE(calls_of_several_streams_are_in_flight_at_once) {
         for (std::size_t lane = 0; lane < lanes; ++lane)
             for (std::size_t rank = 0; rank < ranks; ++rank) {
                 Operands& each = operands[lane][static_cast<std::size_t>(call)];
-                if (lane == 0 && rank == 1) launch_delay(1'000'000, offices[lane].streams[rank].get());
+                if (lane == 0 && rank == 1) launch_delay(1'000'000, groups[lane].streams[rank].get());
                 DirectSum sum{.partial = each.sources.values[rank], .result = each.out + 2000 * rank};
                 for (std::size_t q = 0; q < ranks; ++q) sum.chunks[q] = {2000 * q, 2000};
-                launch_direct_sum(offices[lane].receive_slots[rank], sum, Format::bfloat16, Accumulation::per_hop,
-                                  offices[lane].streams[rank].get());
+                launch_direct_sum(groups[lane].receive_slots[rank], sum, Format::bfloat16, Accumulation::per_hop,
+                                  groups[lane].streams[rank].get());
             }
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    for (const LocalRanks& office : offices)
-        for (std::size_t rank = 0; rank < ranks; ++rank) BOOST_TEST_REQUIRE(office.expired(rank) == 0u);
+    for (const LocalRanks& local : groups)
+        for (std::size_t rank = 0; rank < ranks; ++rank) BOOST_TEST_REQUIRE(local.expired(rank) == 0u);
     for (const auto& lane : operands)
         for (const Operands& each : lane) BOOST_TEST_REQUIRE(each.wrong(Accumulation::per_hop).first == 0u);
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_whose_peer_never_comes_says_so_in_time) {
-    LocalRanks office(2, 1);
-    office.receive_slots[0].timeout_ns = 200'000'000;
+BOOST_AUTO_TEST_CASE(a_rank_whose_peer_never_runs_times_out) {
+    LocalRanks local(2, 1);
+    local.receive_slots[0].timeout_ns = 200'000'000;
     Operands operands(Format::float32, 2, 1000, 0, 9);
     DirectSum sum{.partial = operands.sources.values[0], .result = operands.out};
     sum.chunks[0] = {0, 4000};
     sum.chunks[1] = {4000, 0};
-    launch_direct_sum(office.receive_slots[0], sum, Format::float32, Accumulation::per_hop, office.streams[0].get());
-    office.streams[0].synchronize();
-    BOOST_TEST(office.expired(0) == 1u);
+    launch_direct_sum(local.receive_slots[0], sum, Format::float32, Accumulation::per_hop, local.streams[0].get());
+    local.streams[0].synchronize();
+    BOOST_TEST(local.expired(0) == 1u);
     BOOST_TEST(operands.wrong(Accumulation::per_hop).first == 1000u);
 }
 

@@ -1,8 +1,8 @@
-// Jobs of processes that a launcher started: by their environment alone, by real mpirun, torchrun and srun where there
-// are any, and on two "hosts", which are network namespaces.
+// Jobs of processes that a launcher started: imitated by their environment variables, by real mpirun, torchrun and srun
+// where installed, and on two "hosts", which are network namespaces.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The job's program is this one, called with --toys and the name of a script: its ranks do toy work instead of a GPU's.
+// The job's program is this test itself, called with --toys and the name of a script; its ranks need no GPU.
 #define BOOST_TEST_MODULE impl_launch
 #define BOOST_TEST_NO_MAIN
 #define BOOST_TEST_ALTERNATIVE_INIT_API
@@ -26,10 +26,11 @@
 #include <sstream>
 
 #include "impl/ranks/launched_job.hpp"
-#include "impl/ranks/live_ranks.hpp"
+#include "impl/ranks/placement.hpp"
 #include "impl/ranks/rank_group.hpp"
 #include "model/support/program.hpp"
 #include "model/support/progress.hpp"
+#include "model/support/temporary_folder.hpp"
 
 using namespace samesum;
 using namespace samesum::gpu;
@@ -46,10 +47,10 @@ std::byte bulk(std::uint64_t i, int rank) {
     return static_cast<std::byte>((i * 2654435761u >> 11) + static_cast<std::uint64_t>(rank));
 }
 
-/// Does what the command says; "die 2" is for rank 2 alone.
-class Toy : public Worker {
+/// Does what the command says; "die 2" is for rank 2 only.
+class ToyWorker : public Worker {
 public:
-    explicit Toy(const RankContext& context) : context_(context) {
+    explicit ToyWorker(const RankContext& context) : context_(context) {
         if (const char* const file = std::getenv("TEST_PIDS"))
             std::ofstream(file, std::ios::app) << fmt::format("{}\n", ::getpid());
     }
@@ -61,7 +62,7 @@ public:
             std::uint64_t from = 0, to = 0;
             words >> from >> to;
             const auto input = context_.input(from, bulk_bytes);
-            // In more parts than the kernel takes at once.
+            // In more parts than one sendmsg takes.
             constexpr std::uint64_t part = 1000;
             for (std::uint64_t at = 0; at < bulk_bytes; at += part) {
                 const auto from_here = input.subspan(at, std::min(part, bulk_bytes - at));
@@ -71,7 +72,7 @@ public:
             return "done";
         }
         if (int rank = 0; words >> rank && rank != context_.rank()) return "not me";
-        context_.at(verb);
+        context_.set_current_call(verb);
         if (verb == "die") ::_exit(7);
         if (verb == "crash") std::abort();
         if (verb == "hang")
@@ -91,9 +92,9 @@ private:
     int count_ = 0;
 };
 
-std::unique_ptr<Worker> make_toy(const RankContext& context) { return std::make_unique<Toy>(context); }
+std::unique_ptr<Worker> make_toy(const RankContext& context) { return std::make_unique<ToyWorker>(context); }
 
-void play_bulk(LaunchedJob& launched_job) {
+void run_bulk(LaunchedJob& launched_job) {
     constexpr std::uint64_t spaced = 4 << 20;
     const auto ranks = static_cast<std::size_t>(launched_job.ranks());
     RankGroup group({.ranks = launched_job.ranks(), .memory_bytes = 2 * ranks * spaced, .launched_job = &launched_job},
@@ -108,7 +109,7 @@ void play_bulk(LaunchedJob& launched_job) {
             for (std::uint64_t i = 0; i < bulk_bytes; ++i)
                 group.memory()[inputs.back().offset + i] = bulk(i, static_cast<int>(rank) + round);
         }
-        (void)group.ask(commands, 30, inputs);
+        (void)group.execute(commands, 30, inputs);
         for (std::size_t rank = 0; rank < ranks; ++rank)
             for (std::uint64_t i = 0; i < spaced; ++i) {
                 const bool written = i >= 9 && i < 9 + bulk_bytes;
@@ -119,50 +120,50 @@ void play_bulk(LaunchedJob& launched_job) {
     fmt::print("bulk came back\n");
 }
 
-void play_failures(LaunchedJob& launched_job) {
+void run_failures(LaunchedJob& launched_job) {
     const int last = launched_job.ranks() - 1;
     RankGroup group(
         {.ranks = launched_job.ranks(), .memory_bytes = 4096, .start_seconds = 0.5, .launched_job = &launched_job},
         make_toy);
-    (void)group.ask("count", 5);
+    (void)group.execute("count", 5);
     for (const char* verb : {"die", "crash", "hang", "throw", "refuse"}) {
         try {
-            (void)group.ask(fmt::format("{} {}", verb, last), 0.5);
+            (void)group.execute(fmt::format("{} {}", verb, last), 0.5);
             fmt::print("{} is not seen\n", verb);
         } catch (const RankFailure& failure) {
             fmt::print("{} log [{}]\n", failure.what(), group.log(last));
         } catch (const UsageError& error) {
             fmt::print("usage: {}\n", error.what());
         }
-        fmt::print("afresh: {}\n", group.ask("count", 5).back());
+        fmt::print("afresh: {}\n", group.execute("count", 5).back());
     }
 }
 
-/// Rank 0's part. Whatever it throws ends the job.
-Exit play(const std::string& script, LaunchedJob& launched_job) {
+/// Rank 0's part. An exception ends the job.
+Exit run_script(const std::string& script, LaunchedJob& launched_job) {
     const auto all = [&](int ranks) {
         return RankGroupOptions{
             .ranks = ranks, .environment = {{{"TEST_SET", "!"}}}, .memory_bytes = 4096, .launched_job = &launched_job};
     };
     if (script == "who") {
         RankGroup group(all(launched_job.ranks()), make_toy);
-        fmt::print("{}\n", fmt::join(group.ask("who", 5), " "));
+        fmt::print("{}\n", fmt::join(group.execute("who", 5), " "));
     } else if (script == "few") {
         for (const int ranks : {2, 3, 1}) {
             RankGroup group(all(ranks), make_toy);
-            fmt::print("{}; ", fmt::join(group.ask("who", 5), " "));
+            fmt::print("{}; ", fmt::join(group.execute("who", 5), " "));
         }
         RankGroup too_many(all(launched_job.ranks() + 1), make_toy);
     } else if (script == "bulk") {
-        play_bulk(launched_job);
+        run_bulk(launched_job);
     } else if (script == "failures") {
-        play_failures(launched_job);
+        run_failures(launched_job);
     } else if (script == "hang") {
         RankGroup group(all(launched_job.ranks()), make_toy);
-        (void)group.ask("who", 5);
+        (void)group.execute("who", 5);
         fmt::print("hanging\n");
         std::fflush(stdout);
-        (void)group.ask(fmt::format("hang {}", launched_job.ranks() - 1), 100);
+        (void)group.execute(fmt::format("hang {}", launched_job.ranks() - 1), 100);
     } else if (script == "refuted") {
         return Exit::not_as_claimed;
     } else {
@@ -182,7 +183,7 @@ int toys(const std::string& script) {
         LaunchedJob launched_job(*launch);
         Exit code = Exit::inconclusive;
         try {
-            code = play(script, launched_job);
+            code = run_script(script, launched_job);
         } catch (const UsageError& error) {
             fmt::print("{}\n", error.what());
             code = Exit::usage;
@@ -206,26 +207,20 @@ using Variables = std::map<std::string, std::string>;
 
 std::string own_path() { return fs::read_symlink("/proc/self/exe").string(); }
 
-/// A folder that goes when the test is over.
+/// A temporary folder whose files can be read.
 class Scratch {
 public:
-    Scratch() {
-        std::string made = (fs::temp_directory_path() / "samesum-test-XXXXXX").string();
-        if (::mkdtemp(made.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder");
-        folder_ = made;
-    }
-    ~Scratch() { fs::remove_all(folder_); }
-    [[nodiscard]] std::string file(const std::string& name) const { return (folder_ / name).string(); }
+    [[nodiscard]] std::string file(const std::string& name) const { return folder_.file(name); }
     [[nodiscard]] std::string text(const std::string& name) const {
         std::ifstream stream(file(name), std::ios::binary);
         return {std::istreambuf_iterator<char>(stream), {}};
     }
 
 private:
-    fs::path folder_;
+    TemporaryFolder folder_{"samesum-test"};
 };
 
-/// Processes started side by side, each with variables of its own; what they say goes into one file each.
+/// Processes started side by side, each with its own variables; each one's output goes into a file.
 class Job {
 public:
     ~Job() {
@@ -297,7 +292,7 @@ private:
     std::vector<int> exits_;
 };
 
-/// No two jobs of this run are the same.
+/// A job number that is new in this run.
 int fresh_number() {
     static int last = static_cast<int>(::getpid() % 30000);
     return last = last % 60000 + 1;
@@ -353,7 +348,7 @@ void start_ranks(Job& job, int ranks, const std::vector<std::string>& words, con
 
 std::vector<std::string> toy(const std::string& script) { return {own_path(), "--toys", script}; }
 
-/// All ranks end with the code, and rank 0 alone says anything.
+/// All ranks end with the code, and only rank 0 prints anything.
 void expect_end(Job& job, std::size_t ranks, int code) {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         BOOST_TEST(job.exit_of(rank) == code, "rank " << rank << " ends with " << job.exit_of(rank));
@@ -362,7 +357,7 @@ void expect_end(Job& job, std::size_t ranks, int code) {
     BOOST_TEST(job.nothing_left());
 }
 
-/// For what cannot be tried here. A tool that is missing is a failure where nothing may be skipped.
+/// Reports what cannot be tested here. A missing tool is a failure where nothing may be skipped.
 void skip(const std::string& why, bool tool = false) {
     fmt::print("skipped: {}\n", why);
     BOOST_TEST((!tool || std::getenv("SAMESUM_STRICT") == nullptr), why);
@@ -400,11 +395,12 @@ BOOST_AUTO_TEST_CASE(hosts_are_nodes_unless_ranks_share_a_gpu_or_the_user_says_o
         {"a0 a1 b0 b1", 3, 0, 0, 0, false, false, "do not follow each other"},
         {"a0 b0 a1 b1", 4, 0, 0, 0, false, false, "do not follow each other"},
         {"a0 b0 a1 b1", 4, 1, 1, 2, false, false},
-        {"a0 b0 a1 b1", 4, 2, 0, 0, false, false, "2 ranks a node need a host and as many GPUs; ranks 0 and 1 sit on"},
+        {"a0 b0 a1 b1", 4, 2, 0, 0, false, false,
+         "2 ranks per node need a host and as many GPUs; ranks 0 and 1 sit on"},
         {"a0 a0 b0 b0", 4, 2, 0, 0, false, false, "ranks 0 and 1 share a GPU"},
-        {"a0 a1 b0 b1", 4, 3, 0, 0, false, false, "3 ranks a node do not divide 4 ranks"},
+        {"a0 a1 b0 b1", 4, 3, 0, 0, false, false, "4 ranks are not a multiple of 3 ranks per node"},
         {"a0 a1 b0 b1", 4, 4, 0, 0, false, false, "sit on two hosts"},
-        {"a0 a1", 4, 0, 0, 0, false, false, "4 ranks; 1 to 2 would be right"},
+        {"a0 a1", 4, 0, 0, 0, false, false, "4 ranks: expected 1 to 2"},
     };
     for (const auto& each : cases) {
         BOOST_TEST_CONTEXT(each.locations << ", " << each.ranks << " ranks, " << each.asked << " a node") {
@@ -474,7 +470,7 @@ BOOST_AUTO_TEST_CASE(all_end_with_rank_0s_exit_code) {
     expect_end(job, 3, 1);
 }
 
-BOOST_AUTO_TEST_CASE(who_does_not_come_is_named) {
+BOOST_AUTO_TEST_CASE(ranks_that_do_not_join_are_named) {
     Job job;
     const int number = fresh_number();
     for (const int rank : {0, 1, 3}) {
@@ -517,10 +513,10 @@ BOOST_AUTO_TEST_CASE(a_job_ends_with_any_of_its_processes) {
 
 namespace {
 
-/// Somebody on the rendezvous' port who is no rank of the job.
+/// A client or server on the rendezvous port that is not a rank of the job.
 class Stranger {
 public:
-    /// Listens on a port of the loopback.
+    /// Listens on a port of the loopback interface.
     explicit Stranger(int port, bool listening) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
         const int yes = 1;
         ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -542,7 +538,7 @@ public:
     }
     void say(std::string_view words) { (void)!::send(socket_, words.data(), words.size(), MSG_NOSIGNAL); }
     /// The first bytes that the first caller sends.
-    [[nodiscard]] std::string overhear(std::size_t bytes) const {
+    [[nodiscard]] std::string first_bytes(std::size_t bytes) const {
         const int caller = ::accept(socket_, nullptr, nullptr);
         std::string words(bytes, '\0');
         BOOST_TEST(::recv(caller, words.data(), bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes));
@@ -574,7 +570,7 @@ constexpr std::size_t version_offset = 16, hello_bytes = 344;
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(strangers_are_turned_away_and_do_not_keep_a_job_from_starting) {
+BOOST_AUTO_TEST_CASE(other_clients_are_turned_away_and_do_not_keep_a_job_from_starting) {
     const int port = free_port();
     Job job;
     const int number = fresh_number();
@@ -611,9 +607,9 @@ BOOST_AUTO_TEST_CASE(another_version_is_turned_away_in_one_line) {
     };
     std::string hello;
     {
-        Stranger in_place_of_rank_0(port, true);
+        Stranger fake_rank_0(port, true);
         const std::size_t rank_1 = start(1);
-        hello = in_place_of_rank_0.overhear(hello_bytes);
+        hello = fake_rank_0.first_bytes(hello_bytes);
         ::kill(job.pid(rank_1), SIGKILL);
         BOOST_TEST(job.exit_of(rank_1) == -1);
     }
@@ -625,14 +621,15 @@ BOOST_AUTO_TEST_CASE(another_version_is_turned_away_in_one_line) {
     BOOST_TEST(job.exit_of(rank_0) == 2);
     std::array<char, 256> host{};
     ::gethostname(host.data(), host.size() - 1);
-    BOOST_TEST(job.said(rank_0).starts_with(fmt::format(
-                   "rank 1 on {} is samesum 0.0.1, rank 0 is {}; one version on all hosts", host.data(), version())),
-               job.said(rank_0));
+    BOOST_TEST(
+        job.said(rank_0).starts_with(fmt::format(
+            "rank 1 on {} is samesum 0.0.1, rank 0 is {}: expected one version on all hosts", host.data(), version())),
+        job.said(rank_0));
     const std::string said = job.said(rank_0);
     BOOST_TEST(std::count(said.begin(), said.end(), '\n') == 1);
 }
 
-BOOST_AUTO_TEST_CASE(ranks_that_count_differently_are_told) {
+BOOST_AUTO_TEST_CASE(ranks_that_disagree_on_their_number_are_refused) {
     const int port = free_port(), number = fresh_number();
     Job job;
     for (const int rank : {0, 1}) {
@@ -644,7 +641,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_count_differently_are_told) {
     BOOST_TEST(job.said(0).ends_with(" counts 3 ranks, rank 0 counts 2\n"), job.said(0));
 }
 
-BOOST_AUTO_TEST_CASE(another_server_on_the_port_is_passed_by) {
+BOOST_AUTO_TEST_CASE(a_port_with_another_server_is_skipped) {
     const int number = fresh_number();
     Environment variables;
     for (const auto& [name, value] : launchers.front().second(0, 2, number)) variables[name] = value;
@@ -654,13 +651,13 @@ BOOST_AUTO_TEST_CASE(another_server_on_the_port_is_passed_by) {
     expect_end(job, 2, 0);
 }
 
-BOOST_AUTO_TEST_CASE(what_the_environment_says_wrongly_is_said_by_that_rank) {
+BOOST_AUTO_TEST_CASE(a_wrong_environment_is_reported_by_its_rank) {
     Job job;
     Variables variables = launchers.front().second(5, 4, fresh_number());
     variables["LOCAL_RANK"] = "0";
     job.start({std::string(SAMESUM_BINARY_DIR) + "/samesum-impl", "run"}, variables);
     BOOST_TEST(job.exit_of(0) == 2);
-    BOOST_TEST(job.said(0) == "samesum run: torchrun: RANK=5 WORLD_SIZE=4: a rank is 0 to 3\n");
+    BOOST_TEST(job.said(0) == "samesum run: torchrun: RANK=5 WORLD_SIZE=4: expected a rank from 0 to 3\n");
 }
 
 namespace {
@@ -683,7 +680,7 @@ const std::vector<RealLauncher> real_launchers{
 BOOST_AUTO_TEST_CASE(real_launchers_start_ranks_and_the_answer_comes_once) {
     for (const RealLauncher& launcher : real_launchers) {
         if (!runs(launcher.there)) {
-            // PyTorch is large, and Slurm has daemons.
+            // Not required in CI: PyTorch is large, and Slurm needs daemons.
             skip(launcher.name + " is not here", launcher.name != "torchrun" && launcher.name != "srun");
             continue;
         }
@@ -694,20 +691,20 @@ BOOST_AUTO_TEST_CASE(real_launchers_start_ranks_and_the_answer_comes_once) {
             } cases[] = {
                 {own_path() + " --toys who", "0/3! 1/3! 2/3!\n", 0},
                 {own_path() + " --toys bulk", "bulk came back\n", 0},
-                // A rank's own exit code, since launchers have codes of their own.
+                // The rank's exit code; a launcher's own exit code differs.
                 {own_path() + " --toys refuted", "", 1},
                 {std::string(SAMESUM_BINARY_DIR) + "/samesum-impl run --rows 3 --ranks 17",
-                 "samesum run: --ranks 17; " + launcher.name + " started 3: no more would be right\n", 2},
+                 "samesum run: --ranks 17: expected at most 3, which " + launcher.name + " started\n", 2},
                 {std::string(SAMESUM_BINARY_DIR) + "/samesum-fuzz fuzz --backend model --cases 20 --property "
                                                    "'addition_commutes' --worlds none --launcher mpj",
-                 "samesum fuzz: --launcher 'mpj'; auto, none, torchrun, mpi or slurm would be right\n", 2},
+                 "samesum fuzz: --launcher 'mpj': expected auto, none, torchrun, mpi or slurm\n", 2},
             };
             for (const auto& each : cases) {
                 if (each.words.find("samesum-fuzz") != std::string::npos &&
                     !fs::exists(std::string(SAMESUM_BINARY_DIR) + "/samesum-fuzz"))
                     continue;
                 Job job;
-                // What the launcher itself has to say stays out of it.
+                // The ranks' output goes to a file, apart from the launcher's own.
                 std::ofstream(job.scratch().file("rank.sh"))
                     << each.words << " >> " << job.scratch().file("said") << " 2>&1\necho $? >> "
                     << job.scratch().file("exits") << "\n";
@@ -745,7 +742,7 @@ BOOST_AUTO_TEST_CASE(a_real_command_answers_once_and_all_its_processes_end_alike
             expect_end(job, 4, code);
             const std::string said = job.said(0);
             if (code == 0) {
-                BOOST_TEST(said.find("# 4 ranks, 1 a node, by " + std::string(name) + " on 1 host") !=
+                BOOST_TEST(said.find("# 4 ranks, 1 per node, by " + std::string(name) + " on 1 host") !=
                            std::string::npos);
             } else {
                 // No device here, or no CUDA in this build.
@@ -758,11 +755,11 @@ BOOST_AUTO_TEST_CASE(a_real_command_answers_once_and_all_its_processes_end_alike
 }
 
 BOOST_AUTO_TEST_CASE(two_hosts) {
-    // Names of interfaces have room for 15 letters.
+    // Names of network interfaces have at most 15 letters.
     const std::string id = std::to_string(::getpid() % 1'000'000), a = "ssa" + id, b = "ssb" + id;
     const auto clean = [&] { (void)runs(fmt::format("ip netns del {}; ip netns del {}", a, b)); };
     if (!runs("ip -V")) return skip("ip is not installed", true);
-    // Containers have processes of their own as well.
+    // Like containers, with their own process ids.
     const std::string in_a = fmt::format("ip netns exec {} ", a);
     const std::string in_b =
         fmt::format("ip netns exec {} unshare --pid --fork --kill-child --mount-proc --uts bash -c ", b);
@@ -799,7 +796,7 @@ BOOST_AUTO_TEST_CASE(two_hosts) {
             BOOST_TEST(job.said(0) == said);
         }
     }
-    // Real mpiruns reach the other host by a program that stands in for ssh.
+    // Real mpiruns reach the other host through a replacement for ssh.
     const Scratch scratch;
     const std::string agent = scratch.file("agent");
     fs::create_directory(scratch.file("tmp"));
@@ -826,7 +823,7 @@ BOOST_AUTO_TEST_CASE(two_hosts) {
             BOOST_TEST(job.said(0) == "bulk came back\n");
         }
     }
-    // The other host is cut off while one of its ranks is at work: nobody says goodbye.
+    // The other host's network is cut while one of its ranks works: no connection is closed.
     Job job;
     start(job, "hang");
     BOOST_TEST(job.says(0, "hanging"));

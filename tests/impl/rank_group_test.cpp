@@ -15,14 +15,16 @@
 #include "impl/ranks/private_mps.hpp"
 #include "impl/ranks/rank_group.hpp"
 #include "model/support/files.hpp"
+#include "model/support/numbers.hpp"
 #include "model/support/progress.hpp"
+#include "model/support/temporary_folder.hpp"
 
 using namespace samesum;
 using namespace samesum::gpu;
 
 namespace {
 
-/// Does what the command says; commands for one rank only name it: "die 2".
+/// Does what the command says; a command for one rank names it: "die 2".
 class FakeWorker : public Worker {
 public:
     explicit FakeWorker(const RankContext& context) : context_(context) {}
@@ -30,9 +32,9 @@ public:
     std::string answer(std::string_view command) override {
         const std::size_t space = command.find(' ');
         const std::string verb(command.substr(0, space));
-        if (space != std::string_view::npos && std::stoi(std::string(command.substr(space + 1))) != context_.rank())
+        if (space != std::string_view::npos && integer_in<int>(command.substr(space + 1)) != context_.rank())
             return "not me";
-        context_.at(verb);
+        context_.set_current_call(verb);
         if (verb == "die") ::_exit(7);
         if (verb == "crash") std::abort();
         if (verb == "hang")
@@ -85,12 +87,12 @@ std::size_t entries(const char* folder) {
 
 BOOST_AUTO_TEST_CASE(ranks_answer_and_keep_their_state) {
     RankGroup group({.ranks = 5}, fake());
-    const auto who = group.ask("who", 5);
+    const auto who = group.execute("who", 5);
     for (int rank = 0; rank < 5; ++rank) BOOST_TEST(who[static_cast<std::size_t>(rank)] == std::to_string(rank) + "/5");
-    BOOST_TEST(group.ask("count", 5).back() == "1");
-    BOOST_TEST(group.ask("count", 5).back() == "2");
-    BOOST_TEST(group.ask("large", 5)[3].size() == 3'000'000u);
-    group.ask("write", 5);
+    BOOST_TEST(group.execute("count", 5).back() == "1");
+    BOOST_TEST(group.execute("count", 5).back() == "2");
+    BOOST_TEST(group.execute("large", 5)[3].size() == 3'000'000u);
+    group.execute("write", 5);
     for (std::size_t rank = 0; rank < 5; ++rank)
         BOOST_TEST(static_cast<int>(group.memory()[rank]) == 100 + static_cast<int>(rank));
     BOOST_TEST(group.starts() == 1);
@@ -99,10 +101,10 @@ BOOST_AUTO_TEST_CASE(ranks_answer_and_keep_their_state) {
 BOOST_AUTO_TEST_CASE(each_rank_has_its_own_environment_and_log) {
     RankGroup group({.ranks = 2, .environment = {{{"SAMESUM_TEST_VALUE", "a"}}, {{"SAMESUM_TEST_VALUE", "b"}}}},
                     fake());
-    const auto values = group.ask("environment", 5);
+    const auto values = group.execute("environment", 5);
     BOOST_TEST(values[0] == "a");
     BOOST_TEST(values[1] == "b");
-    group.ask("log", 5);
+    group.execute("log", 5);
     BOOST_TEST(group.log(1) == "rank 1\n");
     BOOST_TEST(group.log(1, 5) == "1\n");
     BOOST_TEST(std::getenv("SAMESUM_TEST_VALUE") == nullptr);
@@ -121,14 +123,14 @@ BOOST_AUTO_TEST_CASE(failures_name_the_rank_and_the_call_and_the_group_recovers)
         {"throw 2", RankFailure::Kind::failed, "throw", "something broke"},
     };
     RankGroup group({.ranks = 3, .start_seconds = 0}, fake());
-    group.ask("who", 5);
+    group.execute("who", 5);
     int starts = 1;
     for (const auto& each : cases) {
         BOOST_TEST_CONTEXT(each.command) {
             const auto pids = group.processes();
             const double begin = monotonic_seconds();
             try {
-                group.ask(each.command, 0.3);
+                group.execute(each.command, 0.3);
                 BOOST_ERROR("no failure was reported");
             } catch (const RankFailure& failure) {
                 BOOST_TEST(failure.rank == 2);
@@ -139,16 +141,16 @@ BOOST_AUTO_TEST_CASE(failures_name_the_rank_and_the_call_and_the_group_recovers)
             }
             BOOST_TEST(monotonic_seconds() - begin < 3);
             for (const pid_t pid : pids) BOOST_TEST(gone_within(pid, 1));
-            BOOST_TEST(group.ask("count", 5)[0] == "1");  // a fresh rank
+            BOOST_TEST(group.execute("count", 5)[0] == "1");  // a fresh rank
             BOOST_TEST(group.starts() == ++starts);
         }
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_the_user_did_wrong_stays_the_users) {
+BOOST_AUTO_TEST_CASE(a_usage_error_stays_a_usage_error) {
     RankGroup group({.ranks = 2}, fake());
-    BOOST_CHECK_THROW(group.ask("refuse 1", 5), UsageError);
-    BOOST_TEST(group.ask("who", 5)[1] == "1/2");
+    BOOST_CHECK_THROW(group.execute("refuse 1", 5), UsageError);
+    BOOST_TEST(group.execute("who", 5)[1] == "1/2");
 }
 
 BOOST_AUTO_TEST_CASE(a_factory_that_throws_is_reported) {
@@ -156,7 +158,7 @@ BOOST_AUTO_TEST_CASE(a_factory_that_throws_is_reported) {
         if (context.rank() == 1) throw Inconclusive("no device");
         return std::make_unique<FakeWorker>(context);
     });
-    BOOST_CHECK_EXCEPTION(group.ask("who", 5), RankFailure, [](const RankFailure& failure) {
+    BOOST_CHECK_EXCEPTION(group.execute("who", 5), RankFailure, [](const RankFailure& failure) {
         return failure.rank == 1 && std::strstr(failure.what(), "no device") != nullptr;
     });
 }
@@ -171,10 +173,10 @@ BOOST_AUTO_TEST_CASE(no_orphans_however_the_parent_ends) {
                 for (const int each : {SIGINT, SIGTERM, SIGABRT}) ::signal(each, SIG_DFL);
                 ::setpgid(0, 0);
                 RankGroup group({.ranks = 3}, fake());
-                group.ask("who", 5);
+                group.execute("who", 5);
                 for (const pid_t pid : group.processes())
                     if (::write(ends[1], &pid, sizeof pid) != sizeof pid) ::_exit(9);
-                group.ask("hang", 60);
+                group.execute("hang", 60);
                 ::_exit(9);
             }
             std::vector<pid_t> ranks(3);
@@ -197,24 +199,23 @@ BOOST_AUTO_TEST_CASE(nothing_is_left_in_the_file_system_and_no_descriptor_stays_
     const std::size_t shared = entries("/dev/shm"), open = entries("/proc/self/fd");
     for (int i = 0; i < 3; ++i) {
         RankGroup group({.ranks = 4}, fake());
-        group.ask("write", 5);
-        BOOST_CHECK_THROW(group.ask("die 1", 5), RankFailure);
-        group.ask("write", 5);
+        group.execute("write", 5);
+        BOOST_CHECK_THROW(group.execute("die 1", 5), RankFailure);
+        group.execute("write", 5);
         BOOST_TEST(entries("/dev/shm") == shared);
     }
     BOOST_TEST(entries("/proc/self/fd") == open);
 }
 
 BOOST_AUTO_TEST_CASE(the_mps_daemon_is_stopped_and_its_folder_removed) {
-    // A stand-in for nvidia-cuda-mps-control that writes down what it is told.
-    std::string folder = (std::filesystem::temp_directory_path() / "samesum-test-XXXXXX").string();
-    BOOST_REQUIRE(::mkdtemp(folder.data()) != nullptr);
-    const std::string script = folder + "/nvidia-cuda-mps-control", said = folder + "/said";
+    // A fake nvidia-cuda-mps-control that records its arguments and its input.
+    const TemporaryFolder folder("samesum-test");
+    const std::string script = folder.file("nvidia-cuda-mps-control"), said = folder.file("said");
     std::ofstream(script) << "#!/bin/sh\necho \"$1 $(cat)\" >> " << said << "\n";
     std::filesystem::permissions(script, std::filesystem::perms::owner_all);
     const std::string path = std::getenv("PATH");
     ::unsetenv("CUDA_MPS_PIPE_DIRECTORY");
-    ::setenv("PATH", (folder + ":" + path).c_str(), 1);
+    ::setenv("PATH", (folder.path().string() + ":" + path).c_str(), 1);
     BOOST_TEST(PrivateMps::available());
     std::string pipe_folder;
     {
@@ -240,5 +241,4 @@ BOOST_AUTO_TEST_CASE(the_mps_daemon_is_stopped_and_its_folder_removed) {
     std::ofstream(script) << "#!/bin/sh\nexit 1\n";
     BOOST_CHECK_THROW(PrivateMps{}, Inconclusive);
     ::setenv("PATH", path.c_str(), 1);
-    std::filesystem::remove_all(folder);
 }

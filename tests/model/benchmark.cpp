@@ -1,5 +1,4 @@
-// How fast whole buffers are summed, beside the floor that memory sets: plain streaming sums and copies of the same
-// run.
+// Speed of whole-buffer sums, next to the limit set by memory: a plain streaming sum in the same run.
 // SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
 
@@ -16,7 +15,7 @@ namespace {
 
 using namespace samesum;
 
-constexpr std::size_t buffer_bytes = std::size_t{64} << 20;  // beyond all caches
+constexpr std::size_t buffer_bytes = std::size_t{64} << 20;  // larger than all caches
 
 struct Data {
     std::vector<std::vector<std::byte>> inputs;
@@ -29,7 +28,7 @@ const Data& data(std::size_t ranks) {
     if (all.inputs.size() < 8) {
         all.inputs.assign(8, std::vector<std::byte>(buffer_bytes));
         all.output.resize(buffer_bytes);
-        // Numbers of every format: 0x3f80 + 7 bits.
+        // Finite numbers in every format: 0x3f80 + 7 bits.
         for (auto& input : all.inputs)
             for (std::size_t i = 0; i < buffer_bytes; i += 2)
                 store(Format::bfloat16, input, i / 2, 0x3f80 + (i * 37 / 64) % 127);
@@ -40,8 +39,8 @@ const Data& data(std::size_t ranks) {
 
 std::span<std::byte> output_of(const Data& d) { return {const_cast<std::byte*>(d.output.data()), d.output.size()}; }
 
-/// The floor: reads every input once as 64-bit words, writes one output, on two threads, with nothing to round.
-void floor_of_memory(benchmark::State& state) {
+/// The limit: reads every input once as 64-bit words, writes one output, on two threads, without rounding.
+void memory_limit(benchmark::State& state) {
     const auto ranks = static_cast<std::size_t>(state.range(0));
     const Data& d = data(ranks);
     const auto half = [&](std::size_t from, std::size_t to) {
@@ -85,7 +84,7 @@ void reachable_sets(benchmark::State& state, Format format) {
 
 }  // namespace
 
-BENCHMARK(floor_of_memory)->Arg(2)->Arg(8)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(memory_limit)->Arg(2)->Arg(8)->UseRealTime()->Unit(benchmark::kMillisecond);
 #define SAMESUM_SUM(format, shape, accumulation)                                                                  \
     BENCHMARK_CAPTURE(sum, format##_##shape##_##accumulation, Format::format, #shape, Accumulation::accumulation) \
         ->Arg(2)                                                                                                  \

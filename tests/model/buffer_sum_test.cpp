@@ -1,4 +1,4 @@
-// Whole buffers by vector code, against sum_element() one element at a time, bit for bit.
+// Whole buffers in vector code against sum_element(), bit for bit.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE buffer_sum
 #include "model/nccl/buffer_sum.hpp"
@@ -20,7 +20,8 @@ Buffers random_buffers(Format format, std::size_t ranks, std::size_t count, std:
     Buffers buffers(ranks, std::vector<std::byte>(count * static_cast<std::size_t>(traits(format).bytes())));
     for (std::size_t i = 0; i < count; ++i)
         for (auto& buffer : buffers) {
-            // A third edges and NaNs, a third near each other so that ties and cancellation are common, a third wide.
+            // A third edge cases and NaNs, a third of similar magnitude (ties and cancellation are common), a third
+            // wide.
             const Bits bits = i % 3 == 0 || !traits(format).is_float ? random.pattern(format)
                                                                      : random.spread(format, i % 3 == 1 ? 3 : 30);
             store(format, buffer, i, bits);
@@ -83,7 +84,7 @@ BOOST_AUTO_TEST_CASE(buffers_have_the_bits_of_their_elements) {
         for (const Accumulation accumulation : {Accumulation::per_hop, Accumulation::fp32_once, Accumulation::exact}) {
             for (const int ranks : {1, 2, 3, 8}) {
                 const SumRule rule{.format = format, .accumulation = accumulation};
-                // Odd counts: whole tiles and a rest.
+                // Odd counts: whole tiles and a remainder.
                 const std::size_t count = 1021;
                 const Buffers inputs = random_buffers(format, static_cast<std::size_t>(ranks), count, random.next());
                 const ReductionTree tree = random_tree(random, ranks);
@@ -102,7 +103,7 @@ BOOST_AUTO_TEST_CASE(buffers_have_the_bits_of_their_elements) {
 }
 
 BOOST_AUTO_TEST_CASE(every_sum_of_two_bfloat16_of_a_slice) {
-    // All left operands against edges and neighbours, in long buffers, so that vector code sees each class of pair.
+    // All left operands with edge cases and neighbours, in long buffers, so that vector code gets each class of pair.
     for (const Format format : {Format::float16, Format::bfloat16}) {
         const HopArithmetic hop(format);
         for (const Bits right :
@@ -126,7 +127,7 @@ BOOST_AUTO_TEST_CASE(schedules_threads_and_rules_beyond_sums) {
         Operation operation;
         Protocol protocol = Protocol::simple;
     };
-    // Which of two float64 NaNs stays is the protocol's.
+    // The protocol determines which of two float64 NaNs is kept.
     for (const Case& c :
          {Case{Format::bfloat16, Operation::sum}, Case{Format::float32, Operation::avg},
           Case{Format::float32, Operation::prod}, Case{Format::float8_e5m2, Operation::sum},

@@ -1,4 +1,4 @@
-// A job's recorded calls: each order class from a call that has it, and files that are none.
+// A job's recorded calls: an example of each order class, and files that are not call streams.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE call_stream
 #include "model/input/call_stream.hpp"
@@ -38,15 +38,15 @@ std::string call(const std::string& collective, std::uint64_t count, const std::
 }
 
 /// Four ranks, each its own node, two channels.
-std::vector<ClassifiedCalls> judged(const std::string& text) {
+std::vector<ClassifiedCalls> classified(const std::string& text) {
     const CallStream stream = parse_call_stream(text, "calls");
     std::vector<std::string> assumptions;
     return classify_calls(
         {&stream, 1},
         [](const CallStream& from, const RecordedCommunicator& comm) {
-            Scenario scenario{.comm = {Topology::one_rank_per_node(comm.ranks, 2)}};
-            apply_environment(from.environment, scenario.comm.settings);
-            return scenario;
+            ResolvedCommunicator resolved{.comm = {Topology::one_rank_per_node(comm.ranks, 2)}};
+            apply_environment(from.environment, resolved.comm.settings);
+            return resolved;
         },
         assumptions);
 }
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(each_class_has_a_call) {
         {observed + call("AllReduce", 1000), OrderClass::position_dependent, "4 orders in one call"},
         {observed + call("AllReduce", 1), OrderClass::count_dependent, "one order here"},
         {observed + call("Reduce", 4096), OrderClass::invariant},
-        {observed + call("Reduce", 4096, "float32", "avg"), OrderClass::count_dependent, "NCCL scales on the way"},
+        {observed + call("Reduce", 4096, "float32", "avg"), OrderClass::count_dependent, "NCCL scales during the sum"},
         {observed + call("Reduce", 8, "bfloat16", "sum", 0, 1) + call("Reduce", 8, "bfloat16", "sum", 3, 1),
          OrderClass::owner_dependent, "2 orders, by the root"},
         {header("ordered") + call("AllReduce", 1000, "bfloat16", "sum", 0, 0, 1, "replaced"), OrderClass::invariant,
@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(each_class_has_a_call) {
         {header("fixed_root") + call("AllReduce", 1000, "float32", "avg", 0, 0, 1, "refused"), OrderClass::refused},
     };
     for (const Row& row : table) {
-        const auto found = judged(row.text);
+        const auto found = classified(row.text);
         BOOST_TEST_CONTEXT(row.text.substr(row.text.rfind('[', row.text.size() - 2))) {
             BOOST_TEST_REQUIRE(found.size() >= 1u);
             BOOST_TEST(name(found[0].order_class) == name(row.expected), found[0].why);
@@ -89,11 +89,11 @@ BOOST_AUTO_TEST_CASE(each_class_has_a_call) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(alike_calls_are_counted_together) {
+BOOST_AUTO_TEST_CASE(equal_calls_are_counted_together) {
     std::string text = header("observe");
     for (int i = 0; i < 5; ++i) text += call("AllReduce", 1000) + call("ReduceScatter", 8);
     text += call("AllReduce", 1000) + call("AllReduce", 1001);
-    const auto found = judged(text);
+    const auto found = classified(text);
     BOOST_TEST_REQUIRE(found.size() == 3u);
     BOOST_TEST(found[0].times == 5u);  // the reduce-scatters: owner-dependent comes first
     BOOST_TEST(found[1].times == 6u);
@@ -101,9 +101,9 @@ BOOST_AUTO_TEST_CASE(alike_calls_are_counted_together) {
     BOOST_TEST(found[1].prediction == "RING, SIMPLE, channels 0..0");
 }
 
-BOOST_AUTO_TEST_CASE(the_settings_of_the_job_count) {
+BOOST_AUTO_TEST_CASE(the_settings_of_the_job_apply) {
     const auto tree =
-        judged(header("observe", R"("NCCL_ALGO":"allreduce:tree","NCCL_PROTO":"LL")") + call("AllReduce", 100000));
+        classified(header("observe", R"("NCCL_ALGO":"allreduce:tree","NCCL_PROTO":"LL")") + call("AllReduce", 100000));
     BOOST_TEST(tree[0].prediction.starts_with("TREE, LL"), tree[0].prediction);
 }
 
@@ -119,24 +119,28 @@ BOOST_AUTO_TEST_CASE(wrong_lines_are_named) {
         {"", "calls:1: no header"},
         {call("AllReduce", 5), "calls:1: a call before the header"},
         {good + header("observe"), "calls:4: a second header"},
-        {header("wrong"), "calls:1: policy: observe, fixed_root, ordered or direct"},
+        {header("wrong"), "calls:1: field 'policy': expected one of observe, fixed_root, ordered, direct"},
         {good + call("AllReduce", 5, "float17"), "calls:4: unknown data type 'float17'"},
         {good + call("AllRedice", 5), "calls:4: unknown collective 'AllRedice'"},
         {good + call("AllReduce", 5, "float32", "median"), "calls:4: unknown operation 'median'"},
-        {good + call("AllReduce", std::uint64_t{1} << 45), "calls:4: count is no whole number"},
-        {good + call("AllReduce", 5, "float32", "sum", 0, 0, 3), "calls:4: communicator 3 was not introduced"},
-        {good + call("AllReduce", 5, "float32", "sum", 0, 0, 1, "lost"), "calls:4: did: forwarded"},
-        {good + call("AllReduce", 5, "float32", "sum", 0, 0, 1, "replaced"), "calls:4: observe forwards every call"},
-        {good + "[1,2]\n", "calls:4: 2 fields; the header names 13"},
-        {good + "{\"communicator\":1,\"ranks\":4,\"rank\":4}\n", "calls:4: rank is no whole number from 0 to 3"},
-        {"{\"samesum\":\"records\"}\n", "calls:1: a file of samesum's, but no call stream"},
+        {good + call("AllReduce", std::uint64_t{1} << 45),
+         "calls:4: field 'count' is 35184372088832: expected a whole number"},
+        {good + call("AllReduce", 5, "float32", "sum", 0, 0, 3), "calls:4: unknown communicator 3"},
+        {good + call("AllReduce", 5, "float32", "sum", 0, 0, 1, "lost"),
+         "calls:4: field 'did': expected one of forwarded, replaced, refused"},
+        {good + call("AllReduce", 5, "float32", "sum", 0, 0, 1, "replaced"),
+         "calls:4: a call that was replaced; policy 'observe' forwards every call"},
+        {good + "[1,2]\n", "calls:4: 2 fields; expected 13"},
+        {good + "{\"communicator\":1,\"ranks\":4,\"rank\":4}\n",
+         "calls:4: field 'rank' is 4: expected a whole number from 0 to 3"},
+        {"{\"samesum\":\"records\"}\n", "calls:1: a samesum file, not a call stream"},
     };
-    for (const auto& [text, complaint] : table) {
+    for (const auto& [text, expected] : table) {
         try {
             (void)parse_call_stream(text, "calls");
-            BOOST_ERROR("taken: " << complaint);
+            BOOST_ERROR("accepted: " << expected);
         } catch (const UsageError& error) {
-            BOOST_TEST(std::string(error.what()).starts_with(complaint), error.what());
+            BOOST_TEST(std::string(error.what()).starts_with(expected), error.what());
         }
     }
 }
@@ -160,7 +164,7 @@ BOOST_AUTO_TEST_CASE(the_command_answers) {
 
     write(header("ordered") + call("AllReduce", 1000, "bfloat16", "sum", 0, 0, 1, "replaced"));
     BOOST_TEST(run("--expect invariant").exit == 0);
-    // No sum is no victory.
+    // No sums: nothing was checked.
     write(header("observe") + call("AllGather", 1000));
     BOOST_TEST(run("--expect invariant").exit == 3);
     BOOST_TEST(run("").exit == 3);

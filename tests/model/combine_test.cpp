@@ -1,4 +1,4 @@
-// The ways to combine on the seed's scenario, the dispatcher, the gate, and who depends on what.
+// The schemes on the vLLM scenario, the dispatcher, the gate, and the invariance of each scheme.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE combine
 #include "model/combine/combine.hpp"
@@ -16,7 +16,7 @@ const CombineOptions ring_simple{.forced = {Algorithm::ring, Protocol::simple}};
 const Communicator four{Topology::one_rank_per_node(4, 2)};
 const Communicator crossed{Topology::from_rings(std::vector<Ring>{{0, 1, 2, 3}, {0, 2, 3, 1}})};
 
-/// One token's partials that add to different bits along different rings: 2^9, -2^9 and ones in bfloat16.
+/// Partials of one token with different sums along different rings: 2^9, -2^9 and ones in bfloat16.
 std::vector<Bits> telling_partials() { return {0x4400, 0x3f80, 0xc400, 0x3f80}; }
 
 Bits token_bits(Scheme scheme, const Communicator& comm, const Routing& routing, std::uint64_t row) {
@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(every_scheme_combines_ragged_and_empty_rows) {
                       UsageError);
 }
 
-BOOST_AUTO_TEST_CASE(who_depends_on_what) {
+BOOST_AUTO_TEST_CASE(invariance_of_each_scheme) {
     struct Row {
         Scheme scheme;
         const Communicator& comm;
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(who_depends_on_what) {
         }
 }
 
-BOOST_AUTO_TEST_CASE(by_node_the_order_is_the_one_stated) {
+BOOST_AUTO_TEST_CASE(by_node_the_order_is_as_documented) {
     const Communicator six{Topology::one_rank_per_node(6)};
     const Routing routing{{2, 0, 3, 1, 1, 1}, 4};
     const auto tree = [&](int ranks_per_node) {
@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(a_choice_that_is_not_observable_is_never_called_invariant) 
     BOOST_TEST(answer.reason.starts_with("not observable"));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_routing_or_ring_is_refused) {
+BOOST_AUTO_TEST_CASE(invalid_routings_and_rings_are_rejected) {
     BOOST_CHECK_THROW((void)parse_sizes("1,2", 3), UsageError);
     BOOST_CHECK_THROW((void)parse_sizes("1,-2,3", 3), UsageError);
     BOOST_CHECK_THROW((void)parse_sizes("", 1), UsageError);
@@ -154,8 +154,8 @@ BOOST_AUTO_TEST_CASE(what_is_no_routing_or_ring_is_refused) {
     BOOST_CHECK_THROW((void)Topology::one_rank_per_node(0), UsageError);
 }
 
-BOOST_AUTO_TEST_CASE(of_two_nans_the_received_one_stays_but_under_ll128_the_own) {
-    // Three ranks, root 0: rank 2 receives from 1, rank 0 from 2. float64 alone keeps payloads.
+BOOST_AUTO_TEST_CASE(of_two_nans_the_received_one_is_kept_but_under_ll128_the_own) {
+    // Three ranks, root 0: rank 2 receives from 1, rank 0 from 2. only float64 keeps payloads.
     const Communicator three{Topology::one_rank_per_node(3, 2)};
     const std::vector<Bits> nans{0x7ff8000000000000, 0x7ff8000000000001, 0x7ff8000000000002};
     for (const auto& [protocol, kept] : {std::pair{Protocol::ll, 1}, {Protocol::simple, 1}, {Protocol::ll128, 0}}) {

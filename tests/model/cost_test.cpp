@@ -1,4 +1,4 @@
-// What combines move, counted a second time call by call, and the lines through measured points.
+// The traffic of combines, counted independently call by call, and the fit through measured points.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE cost
 #include "model/combine/cost.hpp"
@@ -13,11 +13,11 @@ using namespace samesum;
 
 namespace {
 
-/// Bytes that each rank of a ring sends, by walking every piece along its way.
+/// Bytes that each rank of a ring sends, following every piece.
 class Walk {
 public:
     explicit Walk(int ranks) : sent_(static_cast<std::size_t>(ranks)) {}
-    /// From `from` on, `steps` ranks pass `bytes` to their successors.
+    /// Starting at `from`, `steps` ranks send `bytes` to their successors.
     void pass(int from, int steps, double bytes) {
         for (int step = 0; step < steps; ++step) sent_[static_cast<std::size_t>(from + step) % sent_.size()] += bytes;
     }
@@ -34,7 +34,7 @@ double walked(Scheme scheme, int ranks, double chunk) {
         case Scheme::reduce_scatter:
         case Scheme::vllm_default:
         case Scheme::reduce_per_owner:
-            // The sum of an owner's chunk begins at its successor and ends with it.
+            // The sum of an owner's chunk starts at its successor and ends at the owner.
             for (int owner = 0; owner < ranks; ++owner) walk.pass(owner + 1, ranks - 1, chunk);
             break;
         case Scheme::fixed_root:
@@ -61,7 +61,7 @@ double walked(Scheme scheme, int ranks, double chunk) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(traffic_is_what_a_walk_counts) {
+BOOST_AUTO_TEST_CASE(traffic_equals_the_independent_count) {
     for (const Scheme scheme : all_schemes)
         for (int ranks = 2; ranks <= 9; ++ranks) {
             const double chunk = 120 * 64;
@@ -70,9 +70,9 @@ BOOST_AUTO_TEST_CASE(traffic_is_what_a_walk_counts) {
         }
 }
 
-BOOST_AUTO_TEST_CASE(a_line_goes_through_its_two_points) {
+BOOST_AUTO_TEST_CASE(the_fit_goes_through_its_two_points) {
     const AlphaBeta line = fit(Scheme::exchange_ordered, 2, 1, {{1'000'000, 20}, {1000, 9}, {50'000, 100}});
-    // The point between them is not used.
+    // The fit ignores the point between them.
     BOOST_TEST(std::abs(line.microseconds(traffic(Scheme::exchange_ordered, 2, 1000)) - 9) < 1e-9);
     BOOST_TEST(std::abs(line.microseconds(traffic(Scheme::exchange_ordered, 2, 1'000'000)) - 20) < 1e-9);
     BOOST_CHECK_THROW(static_cast<void>(fit(Scheme::exact, 2, 1, {{1000, 9}})), UsageError);

@@ -1,5 +1,4 @@
-// Whole elements: exact sums against big integers, the rounding of float32 accumulation, and averages as NCCL made
-// them.
+// Sums of elements: exact sums against big integers, the rounding of fp32_once, and averages recorded from NCCL.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE element_sum
 #include "model/sum/element_sum.hpp"
@@ -42,7 +41,7 @@ BOOST_AUTO_TEST_CASE(exact_sums_are_big_integer_sums_rounded_once) {
                 const Bits bits = i % 3 ? random.spread(format, 30) : random.pattern(format);
                 if (!is_finite(format, bits)) continue;
                 values.push_back(bits);
-                // Half of the time the opposite comes along, so that what is left is small.
+                // Half of the time also the opposite, so that the sum is small.
                 if (random.below(2)) values.push_back(bits ^ traits(format).sign());
             }
             const Bits wanted = reference_sum(format, values);
@@ -62,7 +61,7 @@ BOOST_AUTO_TEST_CASE(exact_sums_of_special_values) {
     BOOST_TEST(sum({0x3f800000, 0x7fc00001}) == 0x7fffffffu);
     BOOST_TEST(sum({0x80000000, 0x80000000}) == 0x80000000u);
     BOOST_TEST(sum({0x80000000, 0x00000000}) == 0u);
-    BOOST_TEST(sum({0x7f7fffff, 0x7f7fffff, 0xff7fffff}) == 0x7f7fffffu);  // no overflow on the way
+    BOOST_TEST(sum({0x7f7fffff, 0x7f7fffff, 0xff7fffff}) == 0x7f7fffffu);  // no intermediate overflow
     BOOST_TEST(exact_sum(Format::float8_e5m2, std::vector<Bits>{0x7c, 0x3c}) == 0x7bu);
 }
 
@@ -106,7 +105,8 @@ BOOST_AUTO_TEST_CASE(integers_and_their_averages) {
     BOOST_TEST(of(Format::int32, Operation::max, {0xffffffff, 2, 1}) == 2u);
 }
 
-// C24: an average is no sum divided by n. Ten times 3.3e38 stays finite because each rank scales its own value first.
+// C24: an average is not a sum divided by n. Ten times 3.3e38 stays finite because each rank scales its own value
+// first.
 BOOST_AUTO_TEST_CASE(an_average_scales_before_it_adds) {
     std::vector<int> ranks(10);
     for (int i = 0; i < 10; ++i) ranks[static_cast<std::size_t>(i)] = i;
@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(recorded_averages_are_reproduced_bit_for_bit) {
     }
     BOOST_TEST(blocks == 9);
     BOOST_TEST(wrong == 0u);
-    // The data can tell: without the position rule, or dividing the sum, thousands of elements would be wrong.
+    // The data distinguishes the rules: without the position rule, or with a divided sum, thousands of elements differ.
     BOOST_TEST(wrong_if_all_fused > 1000u);
     BOOST_TEST(differing_from_sum > 1000u);
 }

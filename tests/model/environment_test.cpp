@@ -1,4 +1,4 @@
-// Environments as people paste them, and the values that NCCL takes for something else.
+// Environments as users write them, and values that NCCL reads as something else.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE environment
 #include "model/input/environment_file.hpp"
@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(every_way_of_writing_a_setting) {
         BOOST_TEST_CONTEXT(each.text) BOOST_TEST((parse_environment(each.text, "f") == each.expected));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_setting_is_refused_with_its_line) {
+BOOST_AUTO_TEST_CASE(what_is_not_a_setting_is_refused_with_its_line) {
     struct {
         const char* text;
         const char* part;
@@ -61,11 +61,11 @@ BOOST_AUTO_TEST_CASE(what_is_no_setting_is_refused_with_its_line) {
         {"NCCL_ALGO=Ring\nhello world", "line 2: 'hello world' is not a setting"},
         {"=Ring", "line 1"},
         {"NCCL-ALGO=Ring", "is not a setting"},
-        {"export NCCL_ALGO='Ring", "quote is not closed"},
+        {"export NCCL_ALGO='Ring", "expected a closing quote"},
         {"{\"NCCL_ALGO\": ", "begins like JSON but is not"},
-        {"{\"NCCL_ALGO\": [1]}", "neither text nor a number"},
-        {"[3]", "a list holds"},
-        {"os.environ[NCCL_ALGO] = x", "would read like os.environ"},
+        {"{\"NCCL_ALGO\": [1]}", "expected text or a number"},
+        {"[3]", "expected a list of"},
+        {"os.environ[NCCL_ALGO] = x", "expected os.environ"},
     };
     for (const auto& each : cases) BOOST_TEST_CONTEXT(each.text)
     BOOST_CHECK_EXCEPTION((void)parse_environment(each.text, "file.env"), UsageError, [&](const UsageError& error) {
@@ -136,8 +136,8 @@ BOOST_AUTO_TEST_CASE(values_that_nccl_would_misread_are_refused) {
     } cases[]{
         {"NCCL_ALGO", "Bing", "Tree, Ring"},
         {"NCCL_ALGO", "reduce_scatter:ring", "ReduceScatter"},
-        {"NCCL_ALGO", "allreduce,reduce:ring", "is no function"},
-        {"NCCL_ALGO", "ring;tree", "every list but the first needs a function"},
+        {"NCCL_ALGO", "allreduce,reduce:ring", "is not a function"},
+        {"NCCL_ALGO", "ring;tree", "only the first list may lack a function"},
         {"NCCL_ALGO", "nvls_tree", "NVLSTree"},
         {"NCCL_ALGO", "allreduce:", "an empty list"},
         {"NCCL_PROTO", "LL12", "LL, LL128 or Simple"},

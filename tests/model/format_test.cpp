@@ -1,4 +1,4 @@
-// Patterns read and written: hex, decimals, memory.
+// Parsing and formatting of patterns: hex, decimals, memory.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE format
 #include "model/arithmetic/format.hpp"
@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(decimals_and_hex_read_back) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(numbers_as_people_write_them) {
+BOOST_AUTO_TEST_CASE(numbers_in_usual_notation) {
     struct Case {
         Format format;
         const char* text;
@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE(numbers_as_people_write_them) {
         {Format::bfloat16, "1", 0x3f80},
         {Format::bfloat16, "-2.5", 0xc020},
         {Format::bfloat16, "1.00390625", 0x3f80},                // a tie, to even
-        {Format::bfloat16, "1.0039062500000000000001", 0x3f81},  // just above it: rounded once, not by way of a double
+        {Format::bfloat16, "1.0039062500000000000001", 0x3f81},  // just above it: rounded once, not through a double
         {Format::bfloat16, "1.0117187499999999999999", 0x3f81},  // just below the next tie
         {Format::float32, "16777217", 0x4b800000},
         {Format::float32, "16777217.000000000000000001", 0x4b800001},
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(wrong_words_are_named) {
     }
 }
 
-// Decimals of many digits, placed on and beside ties; the judge rounds the exact decimal number.
+// Decimals of many digits, on and next to ties; the reference rounds the exact decimal number.
 BOOST_AUTO_TEST_CASE(decimals_are_rounded_once) {
     Random random(7);
     for (const Format format : {Format::float16, Format::bfloat16, Format::float32, Format::float8_e4m3}) {
@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(decimals_are_rounded_once) {
             const Bits bits = random.spread(format, 6) & ~traits(format).sign();
             const exact_reference::Dyadic two =
                 exact_reference::magnitude_value(format, bits) + exact_reference::magnitude_value(format, bits + 1);
-            // The tie is two / 2 = m * 5^k / 10^k, written out, with a digit far behind or taken away.
+            // The tie is two / 2 = m * 5^k / 10^k in decimal, then with a far digit added or subtracted.
             const int k = std::max(0, 1 - two.exponent);
             exact_reference::cpp_int scaled =
                 two.significand * pow(exact_reference::cpp_int(5), static_cast<unsigned>(k));

@@ -1,4 +1,4 @@
-// Graph files: NCCL's own dumps become the rings and trees that NCCL ran, and nothing else is taken for one.
+// Graph files: NCCL's own dumps give the rings and trees that NCCL ran; anything else is refused.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE graph_file
 #include "model/input/graph_file.hpp"
@@ -109,21 +109,21 @@ BOOST_AUTO_TEST_CASE(bad_files_are_refused_in_one_line) {
         {"nonsense", "not XML"},
         {"<system version=\"1\"></system>", "this is a topology"},
         {"<a/>", "no <graphs>"},
-        {"<graphs version=\"2\"/>", "1 is known"},
+        {"<graphs version=\"2\"/>", "expected version 1"},
         {"<graphs version=\"1\"/>", "no ring graph"},
         {graph("", "nchannels=\"0\""), "no ring graph"},
         {graph(two, "nchannels=\"2\""), "says nchannels=\"2\" and lists 1"},
-        {graph(two, "nchannels=\"x\""), "nchannels=\"x\" is not a number from 0 to 64"},
+        {graph(two, "nchannels=\"x\""), "nchannels=\"x\": expected a number from 0 to 64"},
         {graph(two, "nchannels=\"65\""), "from 0 to 64"},
         {graph(two, ""), "has no attribute nchannels"},
         {graph("<channel></channel>"), "lists no <gpu>"},
         {graph("<channel><gpu/></channel>"), "without dev"},
-        {graph("<channel><gpu dev=\"a\"/></channel>"), "dev=\"a\" is not a number like 3 or 0x3"},
+        {graph("<channel><gpu dev=\"a\"/></channel>"), "dev=\"a\": expected a number like 3 or 0x3"},
         {graph("<channel><gpu dev=\"0\"/><gpu dev=\"0\"/></channel>"), "dev 0 is listed twice"},
         {graph(two + "<channel><gpu dev=\"0\"/></channel>", "nchannels=\"2\""), "1 of 2 GPUs are listed"},
         {graph(two + "<channel><gpu dev=\"0\"/><gpu dev=\"2\"/></channel>", "nchannels=\"2\""), "dev 2 is not among"},
-        {graph("<channel><gpu dev=\"0\" rank=\"1\"/><gpu dev=\"1\"/></channel>"), "some have not"},
-        {graph("<channel><gpu dev=\"10\"/><gpu dev=\"0xb\"/></channel>"), "write 0x"},
+        {graph("<channel><gpu dev=\"0\" rank=\"1\"/><gpu dev=\"1\"/></channel>"), "some have none"},
+        {graph("<channel><gpu dev=\"10\"/><gpu dev=\"0xb\"/></channel>"), "expected 0x"},
         {std::string(100000, ' ')
              .replace(0, 0,
                       [] {

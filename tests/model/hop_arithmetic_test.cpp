@@ -1,5 +1,5 @@
-// Single additions, multiplications, fused ones and conversions against judges that share no code with them: exact
-// integers, this machine's own floating point, and the rules measured on an H200.
+// Single additions, multiplications, fused operations and conversions against independent references: exact integers,
+// this machine's floating point, and the rules measured on an H200.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE arithmetic
 #include "model/arithmetic/hop_arithmetic.hpp"
@@ -15,7 +15,7 @@ using namespace samesum;
 
 namespace {
 
-/// Counts disagreements and names the first: a million checks are one assertion.
+/// Counts disagreements and names the first, so that a million checks are one assertion.
 class Agreement {
 public:
     explicit Agreement(std::string what) : what_(std::move(what)) {}
@@ -41,7 +41,7 @@ private:
 
 bool both_finite(Format f, Bits a, Bits b) { return is_finite(f, a) && is_finite(f, b); }
 
-/// Calls visit(left, right) on pairs where roundings are decided: near in magnitude, far apart, edges.
+/// Calls visit(left, right) on pairs with critical roundings: near in magnitude, far apart, edge cases.
 template <class Visit>
 void visit_pairs(Format format, std::size_t pairs, std::uint64_t seed, Visit&& visit) {
     Random random(seed);
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(every_pair_of_both_float8_formats_is_the_rounded_exact_resu
                     maximum.see(format, a, b, hop.maximum(a, b), wanted);
                     continue;
                 }
-                // An infinity enters as 2^16 or more would: what decides is that it is larger than all numbers.
+                // An infinity counts as 2^16 or more: larger than all numbers.
                 const auto finite = [&](Bits x) { return is_infinite(format, x) ? (x & t.sign()) | t.largest() : x; };
                 const Bits low = exact_reference::compare(exact_reference::value(format, finite(a)),
                                                           exact_reference::value(format, finite(b))) < 0 ||
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(every_pair_of_both_float8_formats_is_the_rounded_exact_resu
                     continue;
                 }
                 add.see(format, a, b, hop.add(a, b), exact_reference::sum(format, a, b));
-                // Products are rounded to float16 on their way (NCCL 2.28.9, reduce_kernel.h, FuncProd over fp8).
+                // Products are first rounded to float16 (NCCL 2.28.9, reduce_kernel.h, FuncProd over fp8).
                 const Bits zero =
                     exact_reference::negative(format, a) != exact_reference::negative(format, b) ? 0x8000 : 0;
                 const Bits half = exact_reference::nearest(
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(sums_and_products_are_the_rounded_exact_ones) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(float32_and_float64_are_this_machines_own) {
+BOOST_AUTO_TEST_CASE(float32_and_float64_equal_this_machines) {
     {
         const HopArithmetic hop(Format::float32);
         Agreement add("sum"), multiply("product"), fused("fused");
@@ -176,7 +176,7 @@ BOOST_AUTO_TEST_CASE(float32_and_float64_are_this_machines_own) {
     });
 }
 
-// A fused result near the product, near the addend, and where they all but cancel: pairs of random numbers never do.
+// Fused results near the product, near the addend, and where they nearly cancel, which random numbers never do.
 BOOST_AUTO_TEST_CASE(fused_results_are_the_rounded_exact_ones_where_product_and_addend_meet) {
     for (const Format format : {Format::float16, Format::bfloat16, Format::float32, Format::float64}) {
         const HopArithmetic hop(format);
@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(fused_results_are_the_rounded_exact_ones_where_product_and_
         for (int i = 0; i < 30000; ++i) {
             const Bits a = random.spread(format, 5), b = random.spread(format, 5);
             const Bits product = hop.multiply(a, b);
-            // The product itself or its negative, a few units off: the low half of the product is what remains.
+            // The addend is the product or its negative, a few units off: the result is the low half of the product.
             const Bits c =
                 ((product ^ (random.next() & traits(format).sign())) + random.below(5) - 2) & traits(format).mask();
             if (!is_finite(format, c)) continue;
@@ -198,7 +198,7 @@ BOOST_AUTO_TEST_CASE(fused_results_are_the_rounded_exact_ones_where_product_and_
     }
 }
 
-// float32 holds sums and products of 16-bit formats well enough that rounding twice is rounding once: it has
+// For sums and products of 16-bit formats, rounding to float32 first equals rounding once: float32 has
 // 24 >= 2 p + 2 bits for p = 11 and p = 8 (Figueroa's theorem), and the sums' and float16 products' subnormals are
 // exact in it.
 BOOST_AUTO_TEST_CASE(sixteen_bit_formats_agree_with_float32_hardware) {
@@ -216,7 +216,7 @@ BOOST_AUTO_TEST_CASE(sixteen_bit_formats_agree_with_float32_hardware) {
             if (!is_finite(format, x)) continue;
             value[x] = std::copysign(std::fabs(wide(x)), exact_reference::negative(format, x) ? -1.0f : 1.0f);
         }
-        // All left operands; the right ones at random. Every pattern is met on both sides.
+        // All left operands with random right operands, so that every pattern occurs on both sides.
         for (Bits a = 0; a < 65536; ++a) {
             for (int k = 0; k < 8; ++k) {
                 const Bits b = random.pattern(format);
@@ -259,7 +259,7 @@ BOOST_AUTO_TEST_CASE(conversions_are_the_rounded_values) {
             };
             const bool all = traits(from).width <= 16;
             for (Bits x = 0; x < (all ? traits(from).mask() + 1 : 20000); ++x) see(all ? x : random.pattern(from));
-            // Next to the target's ties.
+            // Values next to the target's ties.
             for (int i = 0; i < 4000 && traits(from).fraction_bits > traits(to).fraction_bits + 1; ++i) {
                 const Bits grid = convert(to, from, random.spread(to, 40));
                 const Bits half = Bits{1} << (traits(from).fraction_bits - traits(to).fraction_bits - 1);
@@ -340,8 +340,8 @@ BOOST_AUTO_TEST_CASE(integers_wrap) {
     BOOST_TEST(HopArithmetic(Format::uint64).add(~Bits{0}, 2) == 1u);
 }
 
-// A judge that never disagrees proves nothing: a hop that truncates instead of rounding must be caught.
-BOOST_AUTO_TEST_CASE(the_judge_catches_a_wrong_rounding) {
+// The reference must be able to fail: it must detect a hop that truncates instead of rounding.
+BOOST_AUTO_TEST_CASE(the_reference_detects_a_wrong_rounding) {
     Random random(61);
     std::size_t caught = 0;
     for (int i = 0; i < 1000; ++i) {

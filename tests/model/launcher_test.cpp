@@ -1,4 +1,4 @@
-// Which rank of whose job a process is: each launcher's variables, nested launchers, and values that cannot be.
+// The job and rank of a process: the variables of each launcher, nested launchers, and impossible values.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE launch
 #include "model/support/launcher.hpp"
@@ -21,7 +21,7 @@ Environment without(Environment base, const std::string& name) {
     return base;
 }
 
-/// Each launcher's variables as it sets them, of rank 2 of 4, two a host.
+/// The variables of each launcher, for rank 2 of 4, two per host.
 const Environment torchrun{{"RANK", "2"},
                            {"WORLD_SIZE", "4"},
                            {"LOCAL_RANK", "0"},
@@ -52,7 +52,7 @@ const Environment srun{{"SLURM_PROCID", "2"},
 struct Row {
     const char* what;
     Environment environment;
-    std::string launcher;  ///< of the answer; "": alone
+    std::string launcher;  ///< expected; "": no launch
     std::vector<std::string> hosts{};
     int rank = 2;
     const char* flag = "auto";
@@ -80,20 +80,20 @@ const std::vector<Row> rows{
     {"older srun", without(without(srun, "SLURM_STEP_NUM_TASKS"), "SLURM_STEP_NODELIST"), "srun", {"node01"}},
     {"a shell in an allocation", without(srun, "SLURM_STEP_ID"), ""},
     {"a batch script", with(srun, {{"SLURM_STEP_ID", "4294967291"}}), ""},
-    // One that runs another: the inner one counts.
+    // Nested launchers: the inner one applies.
     {"torchrun by srun", with(with(srun, torchrun), {{"SLURM_PROCID", "1"}}), "torchrun", {"node07"}},
     {"Open MPI's daemons by srun", with(with(srun, open_mpi), {{"SLURM_PROCID", "1"}}), "Open MPI", {"node01"}},
     {"MPICH's proxies by srun", with(with(srun, mpich), {{"SLURM_PROCID", "1"}}), "MPICH", {"node07"}},
     {"srun --mpi=pmi2", with(srun, {{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}}), "srun", {"node07"}},
     {"torchrun by mpirun", with(with(open_mpi, torchrun), {{"OMPI_COMM_WORLD_RANK", "1"}}), "torchrun", {"node07"}},
-    // Where to meet.
+    // The rendezvous.
     {"said by the user",
      with(torchrun, {{"SAMESUM_RENDEZVOUS", "10.1.1.1:4000"}, {"NCCL_COMM_ID", "10.2.2.2:1"}}),
      "torchrun",
      {"10.1.1.1"}},
     {"said for NCCL", with(srun, {{"NCCL_COMM_ID", "10.2.2.2:5000"}}), "srun", {"10.2.2.2"}},
     {"by IPv6", with(srun, {{"SAMESUM_RENDEZVOUS", "[fd00::2]:4000"}}), "srun", {"fd00::2"}},
-    // A job of one.
+    // A job of one rank.
     {"one rank", with(torchrun, {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_WORLD_SIZE", "1"}}), ""},
     // --launcher.
     {"none", torchrun, "", {}, 2, "none"},
@@ -110,39 +110,39 @@ struct Wrong {
 };
 
 const std::vector<Wrong> wrong{
-    {with(torchrun, {{"RANK", "5"}}), "torchrun: RANK=5 WORLD_SIZE=4: a rank is 0 to 3"},
-    {with(torchrun, {{"RANK", "-1"}}), "torchrun: RANK=-1; 0 to 100000 would be right"},
-    {with(torchrun, {{"RANK", "two"}}), "torchrun: RANK=two; 0 to"},
-    {with(torchrun, {{"WORLD_SIZE", "4x"}}), "torchrun rank 2: WORLD_SIZE=4x; 1 to"},
-    {with(torchrun, {{"WORLD_SIZE", "99999999999"}}), "torchrun rank 2: WORLD_SIZE=99999999999; 1 to"},
-    {with(torchrun, {{"LOCAL_RANK", "2"}}), "torchrun rank 2: LOCAL_RANK=2 LOCAL_WORLD_SIZE=2: a rank on its host"},
-    {with(torchrun, {{"LOCAL_WORLD_SIZE", "8"}}), "torchrun rank 2: LOCAL_WORLD_SIZE=8; 1 to 4 would be right"},
-    {with(torchrun, {{"MASTER_PORT", "0"}}), "torchrun rank 2: MASTER_PORT=0; 1 to 65535 would be right"},
+    {with(torchrun, {{"RANK", "5"}}), "torchrun: RANK=5 WORLD_SIZE=4: expected a rank from 0 to 3"},
+    {with(torchrun, {{"RANK", "-1"}}), "torchrun: RANK=-1: expected 0 to 100000"},
+    {with(torchrun, {{"RANK", "two"}}), "torchrun: RANK=two: expected 0 to"},
+    {with(torchrun, {{"WORLD_SIZE", "4x"}}), "torchrun rank 2: WORLD_SIZE=4x: expected 1 to"},
+    {with(torchrun, {{"WORLD_SIZE", "99999999999"}}), "torchrun rank 2: WORLD_SIZE=99999999999: expected 1 to"},
+    {with(torchrun, {{"LOCAL_RANK", "2"}}), "torchrun rank 2: LOCAL_RANK=2 LOCAL_WORLD_SIZE=2: expected a local rank"},
+    {with(torchrun, {{"LOCAL_WORLD_SIZE", "8"}}), "torchrun rank 2: LOCAL_WORLD_SIZE=8: expected 1 to 4"},
+    {with(torchrun, {{"MASTER_PORT", "0"}}), "torchrun rank 2: MASTER_PORT=0: expected 1 to 65535"},
     {without(torchrun, "RANK"), "torchrun: RANK is not set"},
     {without(torchrun, "WORLD_SIZE"), "torchrun rank 2: WORLD_SIZE is not set"},
-    {without(torchrun, "MASTER_ADDR"), "torchrun rank 2: its variables do not say on which host rank 0 is"},
+    {without(torchrun, "MASTER_ADDR"), "torchrun rank 2: the host of rank 0 is unknown"},
     {without(open_mpi, "OMPI_COMM_WORLD_SIZE"), "Open MPI rank 2: OMPI_COMM_WORLD_SIZE is not set"},
     {without(open_mpi, "OMPI_MCA_orte_hnp_uri"),
-     "Open MPI rank 2: its variables do not say on which host rank 0 is; "
-     "SAMESUM_RENDEZVOUS=HOST:PORT"},
-    {without(mpich, "SAMESUM_RENDEZVOUS"), "MPICH rank 2: its variables do not say"},
-    {with(mpich, {{"PMI_RANK", "4"}}), "MPICH: PMI_RANK=4 PMI_SIZE=4: a rank is 0 to 3"},
-    {with(srun, {{"SLURM_PROCID", "9"}}), "srun: SLURM_PROCID=9 SLURM_STEP_NUM_TASKS=4: a rank is 0 to 3"},
-    {with(torchrun, {{"SAMESUM_RENDEZVOUS", "node07"}}), "SAMESUM_RENDEZVOUS=node07; host:port would be right"},
-    {with(torchrun, {{"SAMESUM_RENDEZVOUS", ":4000"}}), "SAMESUM_RENDEZVOUS=:4000; host:port would be right"},
-    {with(torchrun, {{"SAMESUM_RENDEZVOUS", "a:70000"}}), "SAMESUM_RENDEZVOUS=70000; 1 to 65535 would be right"},
-    {with(torchrun, {{"NCCL_COMM_ID", "a:b"}}), "NCCL_COMM_ID=b; 1 to 65535 would be right"},
-    {with(torchrun, {{"SAMESUM_JOIN_SECONDS", "-3"}}), "SAMESUM_JOIN_SECONDS=-3; seconds, more than 0"},
+     "Open MPI rank 2: the host of rank 0 is unknown: "
+     "expected SAMESUM_RENDEZVOUS=HOST:PORT"},
+    {without(mpich, "SAMESUM_RENDEZVOUS"), "MPICH rank 2: the host of rank 0 is unknown"},
+    {with(mpich, {{"PMI_RANK", "4"}}), "MPICH: PMI_RANK=4 PMI_SIZE=4: expected a rank from 0 to 3"},
+    {with(srun, {{"SLURM_PROCID", "9"}}), "srun: SLURM_PROCID=9 SLURM_STEP_NUM_TASKS=4: expected a rank from 0 to 3"},
+    {with(torchrun, {{"SAMESUM_RENDEZVOUS", "node07"}}), "SAMESUM_RENDEZVOUS=node07: expected host:port"},
+    {with(torchrun, {{"SAMESUM_RENDEZVOUS", ":4000"}}), "SAMESUM_RENDEZVOUS=:4000: expected host:port"},
+    {with(torchrun, {{"SAMESUM_RENDEZVOUS", "a:70000"}}), "SAMESUM_RENDEZVOUS=70000: expected 1 to 65535"},
+    {with(torchrun, {{"NCCL_COMM_ID", "a:b"}}), "NCCL_COMM_ID=b: expected 1 to 65535"},
+    {with(torchrun, {{"SAMESUM_JOIN_SECONDS", "-3"}}), "SAMESUM_JOIN_SECONDS=-3: expected seconds, more than 0"},
     {with(torchrun, {{"SAMESUM_JOIN_SECONDS", "soon"}}), "SAMESUM_JOIN_SECONDS=soon"},
     {{}, "torchrun: RANK is not set", "torchrun"},
     {{}, "Open MPI: OMPI_COMM_WORLD_RANK is not set", "mpi"},
     {{}, "srun: SLURM_PROCID is not set", "slurm"},
-    {torchrun, "--launcher 'pbs'; auto, none, torchrun, mpi or slurm would be right", "pbs"},
+    {torchrun, "--launcher 'pbs': expected auto, none, torchrun, mpi or slurm", "pbs"},
 };
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(every_launcher_is_known_by_its_variables) {
+BOOST_AUTO_TEST_CASE(every_launcher_is_recognised_by_its_variables) {
     for (const Row& row : rows) {
         BOOST_TEST_CONTEXT(row.what) {
             const auto launch = launch_of(row.environment, row.flag);
@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(every_launcher_is_known_by_its_variables) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_is_said_with_rank_and_variable) {
+BOOST_AUTO_TEST_CASE(impossible_values_are_reported_with_rank_and_variable) {
     for (const Wrong& row : wrong)
         BOOST_CHECK_EXCEPTION((void)launch_of(row.environment, row.flag), UsageError, [&](const UsageError& error) {
             BOOST_TEST_MESSAGE(error.what());
@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_said_with_rank_and_variable) {
         });
 }
 
-BOOST_AUTO_TEST_CASE(ranks_of_one_job_meet_and_two_jobs_do_not) {
+BOOST_AUTO_TEST_CASE(ranks_of_one_job_share_a_rendezvous_and_two_jobs_do_not) {
     for (const Environment& base : {torchrun, open_mpi, srun}) {
         const auto own = launch_of(base);
         Environment other_rank = base, other_job = base;
@@ -178,9 +178,9 @@ BOOST_AUTO_TEST_CASE(ranks_of_one_job_meet_and_two_jobs_do_not) {
         BOOST_TEST(launch_of(other_job)->job != own->job);
         BOOST_TEST(launch_of(other_job)->port != own->port);
     }
-    // What torchrun starts again must not meet what is left of the attempt before.
+    // A job restarted by torchrun must not meet remaining ranks of the previous attempt.
     BOOST_TEST(launch_of(with(torchrun, {{"TORCHELASTIC_RESTART_COUNT", "1"}}))->job != launch_of(torchrun)->job);
-    // MPICH's variables do not tell jobs apart; the process that runs this host's ranks does.
+    // MPICH's variables do not identify the job; the process that starts this host's ranks does.
     const Environment here = with(without(mpich, "SAMESUM_RENDEZVOUS"), {{"MPI_LOCALNRANKS", "4"}});
     BOOST_TEST(launch_of(with(here, {{"SAMESUM_HYDRA_PROXY", "1"}}))->port !=
                launch_of(with(here, {{"SAMESUM_HYDRA_PROXY", "2"}}))->port);
@@ -201,7 +201,7 @@ BOOST_AUTO_TEST_CASE(the_first_host_of_a_list) {
     for (const auto& [list, first] : lists) BOOST_TEST(first_host(list) == first);
 }
 
-BOOST_AUTO_TEST_CASE(the_flag_is_found_among_a_commands_words) {
+BOOST_AUTO_TEST_CASE(the_flag_is_found_among_the_arguments) {
     const auto found = [](std::vector<std::string> words) { return launcher_flag(words); };
     BOOST_TEST(found({"--ranks", "4"}) == "auto");
     BOOST_TEST(found({"--launcher", "none", "--ranks", "4"}) == "none");

@@ -1,17 +1,19 @@
-// The linter's judgements of settings and of the blocks that projects use, each decided by the model.
+// What single settings and the blocks that projects use do for the order, each decided by the model.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE lint
 #include "model/analysis/lint.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
 
 #include "model/input/environment_file.hpp"
 #include "model/support/error.hpp"
 #include "tests/support/mutate.hpp"
+#include "tests/support/program.hpp"
 
 using namespace samesum;
 using Effect = LintRow::Effect;
-using Verdict = CollectiveAnswer::Verdict;
+using Holds = CollectiveAnswer::Holds;
 
 namespace {
 
@@ -21,11 +23,11 @@ const LintRow* row_of(const LintReport& report, const std::string& key, Effect e
     return nullptr;
 }
 
-Verdict verdict_of(const LintReport& report, Collective collective, Invariance invariance) {
+Holds answer_of(const LintReport& report, Collective collective, Invariance invariance) {
     for (const CollectiveAnswer& answer : report.answers)
-        if (answer.collective == collective && answer.invariance == invariance) return answer.verdict;
+        if (answer.collective == collective && answer.invariance == invariance) return answer.holds;
     BOOST_FAIL("every collective and invariance has an answer");
-    return Verdict::unknown;
+    return Holds::unknown;
 }
 
 const Environment vllm{{"VLLM_BATCH_INVARIANT", "1"}};
@@ -45,19 +47,19 @@ BOOST_AUTO_TEST_CASE(single_settings) {
         Effect effect;
         const char* part;
     } cases[]{
-        {{{"NCCL_P2P_NET_DISABLE", "1"}}, "NCCL_P2P_NET_DISABLE", Effect::inert, "read nowhere"},
-        {{{"NCCL_RINGS", "0 1 2 3"}}, "NCCL_RINGS", Effect::inert, "gone"},
-        {{{"NCCL_FOO", "1"}}, "NCCL_FOO", Effect::inert, "no setting of NCCL 2.28.9 has this name"},
+        {{{"NCCL_P2P_NET_DISABLE", "1"}}, "NCCL_P2P_NET_DISABLE", Effect::inert, "not read by"},
+        {{{"NCCL_RINGS", "0 1 2 3"}}, "NCCL_RINGS", Effect::inert, "removed"},
+        {{{"NCCL_FOO", "1"}}, "NCCL_FOO", Effect::inert, "NCCL 2.28.9 has no setting of this name"},
         {{{"NCCL_SOCKET_NTHREADS", "1"}}, "NCCL_SOCKET_NTHREADS", Effect::inert, "does not act on the order"},
         {{{"NCCL_DEBUG", "INFO"}}, "NCCL_DEBUG", Effect::inert, "does not act on the order"},
-        {{{"NCCL_NTHREADS", "1"}}, "NCCL_NTHREADS", Effect::rejected, "falls to the maximum, 512"},
+        {{{"NCCL_NTHREADS", "1"}}, "NCCL_NTHREADS", Effect::rejected, "takes the maximum, 512"},
         {{{"NCCL_NTHREADS", "2048"}}, "NCCL_NTHREADS", Effect::rejected, "NCCL takes 512"},
         {{{"NCCL_LL128_NTHREADS", "64"}}, "NCCL_LL128_NTHREADS", Effect::rejected, "NCCL takes 160"},
         {{{"NCCL_NTHREADS", "256"}}, "NCCL_NTHREADS", Effect::acts, "sizes"},
         {{{"NCCL_ALGO", "reduce_scatter:ring"}}, "NCCL_ALGO", Effect::rejected, "ReduceScatter"},
         {{{"NCCL_MIN_NCHANNELS", "x"}}, "NCCL_MIN_NCHANNELS", Effect::rejected, "a whole number"},
         {{{"NCCL_ALGO", "allreduce:tree"}}, "NCCL_ALGO", Effect::pins, "does not pin Reduce and ReduceScatter"},
-        {{{"NCCL_ALGO", "allreduce:tree"}}, "NCCL_ALGO", Effect::missing, "ReduceScatter is unpinned: RING, NVLS"},
+        {{{"NCCL_ALGO", "allreduce:tree"}}, "NCCL_ALGO", Effect::missing, "ReduceScatter is not pinned: RING, NVLS"},
         {{{"NCCL_ALGO", "Tree"}},
          "NCCL_ALGO",
          Effect::missing,
@@ -105,43 +107,43 @@ BOOST_AUTO_TEST_CASE(blocks_that_projects_use) {
         LintScope scope;
         Collective collective;
         Invariance invariance;
-        Verdict verdict;
+        Holds holds;
     } cases[]{
         // One channel: one ring, one tree. Owner dependence stays, for which vLLM reduces to a fixed root.
-        {vllm, one_node, Collective::all_reduce, Invariance::count, Verdict::yes},
-        {vllm, one_node, Collective::all_reduce, Invariance::routing, Verdict::yes},
-        {vllm, one_node, Collective::reduce, Invariance::count, Verdict::yes},
-        {vllm, one_node, Collective::reduce, Invariance::owner, Verdict::no},
-        {vllm, one_node, Collective::reduce_scatter, Invariance::owner, Verdict::no},
-        {vllm, rails, Collective::reduce, Invariance::position, Verdict::yes},
-        {vllm, rails, Collective::all_reduce, Invariance::count, Verdict::yes},
+        {vllm, one_node, Collective::all_reduce, Invariance::count, Holds::yes},
+        {vllm, one_node, Collective::all_reduce, Invariance::routing, Holds::yes},
+        {vllm, one_node, Collective::reduce, Invariance::count, Holds::yes},
+        {vllm, one_node, Collective::reduce, Invariance::owner, Holds::no},
+        {vllm, one_node, Collective::reduce_scatter, Invariance::owner, Holds::no},
+        {vllm, rails, Collective::reduce, Invariance::position, Holds::yes},
+        {vllm, rails, Collective::all_reduce, Invariance::count, Holds::yes},
         // allreduce:tree leaves ReduceScatter to Ring or PAT there, by size.
-        {vllm, many_nodes, Collective::reduce_scatter, Invariance::count, Verdict::no},
-        {vllm, many_nodes, Collective::reduce_scatter, Invariance::run_to_run, Verdict::yes},
-        {copied, one_node, Collective::all_reduce, Invariance::count, Verdict::yes},
+        {vllm, many_nodes, Collective::reduce_scatter, Invariance::count, Holds::no},
+        {vllm, many_nodes, Collective::reduce_scatter, Invariance::run_to_run, Holds::yes},
+        {copied, one_node, Collective::all_reduce, Invariance::count, Holds::yes},
         // Ring: the same again, but its order depends on where an element lies.
-        {megatron, one_node, Collective::all_reduce, Invariance::run_to_run, Verdict::yes},
-        {megatron, one_node, Collective::all_reduce, Invariance::count, Verdict::no},
-        {megatron, one_node, Collective::all_reduce, Invariance::position, Verdict::no},
-        {megatron, one_node, Collective::reduce, Invariance::position, Verdict::depends},
-        {megatron, many_nodes, Collective::reduce, Invariance::position, Verdict::yes},
-        {megatron, rails, Collective::reduce, Invariance::position, Verdict::depends},
-        // Tree on many channels: as good as the channels' trees are equal; over nodes they are two.
-        {sglang, one_node, Collective::all_reduce, Invariance::run_to_run, Verdict::yes},
-        {sglang, one_node, Collective::all_reduce, Invariance::count, Verdict::depends},
-        {sglang, many_nodes, Collective::all_reduce, Invariance::count, Verdict::no},
-        {sglang, one_node, Collective::reduce_scatter, Invariance::run_to_run, Verdict::unknown},
+        {megatron, one_node, Collective::all_reduce, Invariance::run_to_run, Holds::yes},
+        {megatron, one_node, Collective::all_reduce, Invariance::count, Holds::no},
+        {megatron, one_node, Collective::all_reduce, Invariance::position, Holds::no},
+        {megatron, one_node, Collective::reduce, Invariance::position, Holds::depends},
+        {megatron, many_nodes, Collective::reduce, Invariance::position, Holds::yes},
+        {megatron, rails, Collective::reduce, Invariance::position, Holds::depends},
+        // Tree on many channels: holds if the channels' trees are equal; over several nodes there are two.
+        {sglang, one_node, Collective::all_reduce, Invariance::run_to_run, Holds::yes},
+        {sglang, one_node, Collective::all_reduce, Invariance::count, Holds::depends},
+        {sglang, many_nodes, Collective::all_reduce, Invariance::count, Holds::no},
+        {sglang, one_node, Collective::reduce_scatter, Invariance::run_to_run, Holds::unknown},
         // ^NVLS leaves NVLSTree, which exists over several nodes.
-        {pytorch, one_node, Collective::all_reduce, Invariance::run_to_run, Verdict::yes},
-        {pytorch, rails, Collective::all_reduce, Invariance::run_to_run, Verdict::unknown},
-        {pytorch, one_node, Collective::all_reduce, Invariance::rank_equal, Verdict::yes},
-        {pytorch, one_node, Collective::all_reduce, Invariance::count, Verdict::no},
+        {pytorch, one_node, Collective::all_reduce, Invariance::run_to_run, Holds::yes},
+        {pytorch, rails, Collective::all_reduce, Invariance::run_to_run, Holds::unknown},
+        {pytorch, one_node, Collective::all_reduce, Invariance::rank_equal, Holds::yes},
+        {pytorch, one_node, Collective::all_reduce, Invariance::count, Holds::no},
     };
     for (const auto& each : cases)
         BOOST_TEST_CONTEXT(name(each.collective) << " " << name(each.invariance) << " " << each.scope.ranks << "/"
                                                  << each.scope.ranks_per_node)
-    BOOST_TEST(std::string(name(verdict_of(lint(each.environment, each.scope), each.collective, each.invariance))) ==
-               std::string(name(each.verdict)));
+    BOOST_TEST(std::string(name(answer_of(lint(each.environment, each.scope), each.collective, each.invariance))) ==
+               std::string(name(each.holds)));
 
     struct {
         const Environment& environment;
@@ -159,7 +161,7 @@ BOOST_AUTO_TEST_CASE(blocks_that_projects_use) {
     BOOST_TEST(lint({}, one_node).blocks.empty());
 }
 
-BOOST_AUTO_TEST_CASE(the_seven_settings_of_the_block_are_told_apart) {
+BOOST_AUTO_TEST_CASE(the_settings_of_the_block_differ_in_effect) {
     const LintReport report = lint(vllm, {});
     BOOST_TEST(row_of(report, "NCCL_P2P_NET_DISABLE", Effect::inert) != nullptr);
     BOOST_TEST(row_of(report, "NCCL_NTHREADS", Effect::rejected) != nullptr);
@@ -168,16 +170,16 @@ BOOST_AUTO_TEST_CASE(the_seven_settings_of_the_block_are_told_apart) {
     BOOST_TEST(row_of(report, "NCCL_NVLS_ENABLE", Effect::pins) != nullptr);
 }
 
-BOOST_AUTO_TEST_CASE(settings_that_stop_nccl_are_never_good) {
+BOOST_AUTO_TEST_CASE(settings_that_nccl_fails_on_give_no_invariance) {
     for (const Environment& environment :
          {Environment{{"NCCL_ALGO", "Tree"}}, Environment{{"NCCL_ALGO", "Bing"}}, Environment{{"NCCL_PROTO", "LL12"}}})
-        BOOST_TEST((verdict_of(lint(environment, {}), Collective::reduce, Invariance::rank_equal) == Verdict::fails));
+        BOOST_TEST((answer_of(lint(environment, {}), Collective::reduce, Invariance::rank_equal) == Holds::fails));
 }
 
-BOOST_AUTO_TEST_CASE(two_ranks_are_always_the_same_order) {
+BOOST_AUTO_TEST_CASE(two_ranks_always_have_one_order) {
     for (const int per_node : {1, 2}) {
         const LintReport report = lint({{"NCCL_NVLS_ENABLE", "0"}}, {{2, 28, 9}, 2, per_node});
-        for (const CollectiveAnswer& answer : report.answers) BOOST_TEST((answer.verdict == Verdict::yes), answer.why);
+        for (const CollectiveAnswer& answer : report.answers) BOOST_TEST((answer.holds == Holds::yes), answer.why);
     }
 }
 
@@ -194,28 +196,47 @@ BOOST_AUTO_TEST_CASE(recipes_are_confirmed_by_the_model) {
             BOOST_TEST(std::string(name(recipe.confirmed)) == (owned ? "no" : "yes"));
             ++(owned ? impossible : confirmed);
             BOOST_TEST(!recipe.cost.empty());
-            // Following the recipe is what the linter then praises.
+            // With the recipe's settings the linter gives the same answer.
             if (recipe.settings.empty()) continue;
             const LintReport followed = lint(Environment(recipe.settings.begin(), recipe.settings.end()), scope);
-            BOOST_TEST((verdict_of(followed, recipe.collective, recipe.invariance) == recipe.confirmed));
+            BOOST_TEST((answer_of(followed, recipe.collective, recipe.invariance) == recipe.confirmed));
         }
     }
     BOOST_TEST(confirmed == 4 * 14);
     BOOST_TEST(impossible == 4 * 4);
 }
 
-BOOST_AUTO_TEST_CASE(scopes_that_are_no_layout_are_refused) {
+BOOST_AUTO_TEST_CASE(scopes_that_are_not_layouts_are_refused) {
     for (const LintScope scope :
          {LintScope{{}, 0, 1}, LintScope{{}, 8, 3}, LintScope{{}, 8, 0}, LintScope{{}, 4096, 8}})
         BOOST_CHECK_THROW((void)lint({}, scope), UsageError);
 }
 
-BOOST_AUTO_TEST_CASE(mutated_environments_are_judged) {
-    const auto [judged, refused] = mutate({"NCCL_ALGO=allreduce:tree;reducescatter:ring\nNCCL_PROTO=Simple\nNCCL_MIN_"
-                                           "NCHANNELS=2\nNCCL_MAX_NCHANNELS=8\nNCCL_NTHREADS=64\n"},
-                                          31, 60, [](const std::string& text) {
-                                              (void)lint(parse_environment(text, "mutant"), {{2, 28, 9}, 4, 4});
-                                          });
-    BOOST_TEST(judged > 10);
+BOOST_AUTO_TEST_CASE(mutated_environments_are_assessed) {
+    const auto [assessed, refused] = mutate({"NCCL_ALGO=allreduce:tree;reducescatter:ring\nNCCL_PROTO=Simple\nNCCL_MIN_"
+                                             "NCHANNELS=2\nNCCL_MAX_NCHANNELS=8\nNCCL_NTHREADS=64\n"},
+                                            31, 60, [](const std::string& text) {
+                                                (void)lint(parse_environment(text, "mutant"), {{2, 28, 9}, 4, 4});
+                                            });
+    BOOST_TEST(assessed > 10);
     (void)refused;
+}
+
+BOOST_AUTO_TEST_CASE(the_command_prints_the_same_as_text_and_as_json) {
+    const std::string command = "order lint --env - --ranks 8 --want count", settings = "NCCL_ALGO=Ring\n";
+    const auto text = testing::run(command, settings), json = testing::run(command + " --json -", settings);
+    BOOST_TEST(text.exit == 1, text.err);
+    BOOST_TEST(json.exit == 1, json.err);
+    const auto document = nlohmann::json::parse(json.out);
+    BOOST_TEST(document.at("wanted") == "count");
+    BOOST_TEST(document.at("achieved") == false);
+    for (const auto& row : document.at("settings")) BOOST_TEST(text.says(row.at("what").get<std::string>()), text.out);
+    for (const auto& answer : document.at("answers")) BOOST_TEST(text.says(answer.at("why").get<std::string>()));
+    for (const auto& recipe : document.at("recipes")) BOOST_TEST(text.says(recipe.at("cost").get<std::string>()));
+    for (const char* list : {"assumptions", "blocks"})
+        for (const auto& each : document.at(list)) BOOST_TEST(text.says(each.get<std::string>()));
+    BOOST_TEST(document.at("answers").size() == 3u);
+    BOOST_TEST(document.at("recipes").size() == 3u);
+    BOOST_TEST(document.at("assumptions").size() == 1u);
+    BOOST_TEST(document.at("blocks").size() == 1u);
 }

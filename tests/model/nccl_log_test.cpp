@@ -1,5 +1,5 @@
-// Logs of NCCL: what the ranks of a topology would print is read back as that topology, whatever launchers, pipes and
-// people did to the lines; what they left out is asked for by name.
+// Logs of NCCL: what the ranks of a topology print is read back as that topology, whatever launchers, pipes and
+// people did to the lines; what is missing is named.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE nccl_log
 #include "model/input/nccl_log.hpp"
@@ -29,7 +29,7 @@ bool mentions(const std::vector<std::string>& lines, std::string_view part) {
     return false;
 }
 
-/// How a log is made, line by line, for the ranks of a topology.
+/// How the log of a topology's ranks is printed.
 struct Printing {
     std::string version = "2.28.9+cuda13.0";
     bool graph_lines = true;  ///< subsystem GRAPH
@@ -105,7 +105,7 @@ std::string interleaved(std::vector<std::vector<std::string>> sequences, std::ui
         lines.erase(lines.begin());
         if (lines.empty()) sequences.erase(sequences.begin() + static_cast<std::ptrdiff_t>(which));
         if (draw.below(7) == 0) line = "\x1b[32m" + line + "\x1b[0m";
-        if (draw.below(9) == 0) text += "a line of the program that NCCL knows nothing of\n";
+        if (draw.below(9) == 0) text += "a line of the program, not NCCL's\n";
         if (draw.below(11) == 0) text += "\r\n";
         text += line + (draw.below(2) == 0 ? "\n" : "\r\n");
     }
@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(what_all_ranks_print_is_read_back) {
             }
 }
 
-BOOST_AUTO_TEST_CASE(communicators_of_one_log_are_told_apart) {
+BOOST_AUTO_TEST_CASE(communicators_of_one_log_are_distinguished) {
     const auto shapes = topologies();
     std::uint64_t seed = 100;
     for (std::size_t a = 0; a < shapes.size(); ++a) {
@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(communicators_of_one_log_are_told_apart) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(without_start_lines_the_order_of_appearance_tells_communicators_apart) {
+BOOST_AUTO_TEST_CASE(without_start_lines_the_order_of_appearance_distinguishes_communicators) {
     const Topology shape = Topology::one_node(4, 2);
     const std::string text = interleaved(printed(shape, {.named = false, .pid = 1000}), 3) +
                              interleaved(printed(shape, {.named = false, .pid = 3000}), 4);
@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(without_start_lines_the_order_of_appearance_tells_communica
     BOOST_TEST(mentions(log.notes, "order of their lines"));
 }
 
-BOOST_AUTO_TEST_CASE(ranks_that_are_not_logged_are_asked_for_by_name) {
+BOOST_AUTO_TEST_CASE(ranks_that_are_not_logged_are_named) {
     const Topology shape = Topology::one_rank_per_node(8, 2);
     struct {
         std::vector<int> ranks;
@@ -232,7 +232,7 @@ BOOST_AUTO_TEST_CASE(lines_cut_by_nccl_are_recognised) {
     BOOST_TEST(mentions(comm.assumptions, "24 consecutive ranks share a node"));
     BOOST_CHECK_THROW((void)comm.communicator(), UsageError);
 
-    // 'Ring' lines of every rank mend the rings; 'Trees' lines of 64 channels are cut at 1023 characters.
+    // 'Ring' lines of every rank complete the rings; 'Trees' lines of 64 channels are cut at 1023 characters.
     const Topology wide = Topology::one_rank_per_node(100, 64);
     const NcclLog log = parse_nccl_log(interleaved(printed(wide, {}), 1), "f");
     const LogCommunicator& found = log.communicator();
@@ -292,23 +292,24 @@ BOOST_AUTO_TEST_CASE(a_log_as_torchrun_leaves_it) {
     BOOST_TEST(first.symmetric[0].blocks == 4);
 }
 
-BOOST_AUTO_TEST_CASE(old_logs_are_read_and_not_answered_for) {
+BOOST_AUTO_TEST_CASE(old_logs_are_read_but_not_modelled) {
     const NcclLog log = parse_nccl_log(golden("four-nodes-mpirun-2.18.6.log"), "old.log");
     const LogCommunicator& comm = log.communicator();
     BOOST_TEST(comm.ranks == 4);
     BOOST_TEST(comm.nodes == 4);
-    BOOST_TEST(mentions(comm.assumptions, "4 hosts are as many nodes"));
+    BOOST_TEST(mentions(comm.assumptions, "each of the 4 hosts is one node"));
     BOOST_TEST(comm.choices.size() == 2u);
     BOOST_TEST((comm.choices[0].algorithm == Algorithm::tree));
     BOOST_TEST((comm.choices[0].protocol == Protocol::ll128));
     BOOST_TEST((comm.choices[1].protocol == Protocol::simple));
     BOOST_CHECK_EXCEPTION((void)comm.communicator(), UsageError, [](const UsageError& error) {
-        return std::string(error.what()).find("NCCL 2.18.6 is not modelled; 2.27 to 2.30 are") != std::string::npos;
+        return std::string(error.what()).find("NCCL 2.18.6 is not modelled; expected 2.27 to 2.30") !=
+               std::string::npos;
     });
     check_same(Topology::one_rank_per_node(4, 2), comm.communicator(NcclVersion{2, 28, 9}));
 }
 
-BOOST_AUTO_TEST_CASE(one_rank_of_a_node_tells_the_trees_of_all_by_its_graph) {
+BOOST_AUTO_TEST_CASE(the_graph_of_one_rank_gives_the_trees_of_all) {
     // Rank 0 alone of four on one node; up to 2.27 the graph prints ranks, later bus ids that the topology resolves.
     for (const bool by_bus : {false, true}) {
         std::string text =
@@ -341,14 +342,14 @@ BOOST_AUTO_TEST_CASE(one_rank_of_a_node_tells_the_trees_of_all_by_its_graph) {
         BOOST_TEST(mentions(comm.assumptions, "follow from the nodes' graphs"));
         BOOST_REQUIRE(comm.communicator().topology.channels()[1].tree != nullptr);
         BOOST_TEST(Order::tree(comm.communicator().topology.channels()[1].tree).as_tree().str() == "(0 (3 (2 1)))");
-        // A graph that contradicts the links which are there is not used.
+        // A graph that contradicts the logged links is not used.
         std::string other = text;
         other.replace(other.find("Trees [0] 3/"), 12, "Trees [0] 2/");
         BOOST_TEST(mentions(parse_nccl_log(other, "f").communicators.front().missing, "tree links of ranks 1 to 3"));
     }
 }
 
-BOOST_AUTO_TEST_CASE(contradictions_are_not_averaged) {
+BOOST_AUTO_TEST_CASE(contradictions_are_reported) {
     const Topology shape = Topology::one_node(4, 2);
     const std::string text = interleaved(printed(shape, {}), 1);
     struct {
@@ -399,11 +400,11 @@ BOOST_AUTO_TEST_CASE(lines_torn_by_a_shared_pipe_lose_only_themselves) {
     BOOST_TEST(comm.ranks == 2);
     BOOST_TEST((comm.logged_ranks == std::vector<int>{0, 1}));
     BOOST_TEST(comm.trees[0].has_value());
-    BOOST_TEST(mentions(comm.assumptions, "1 hosts are as many nodes"));
+    BOOST_TEST(mentions(comm.assumptions, "each of the 1 hosts is one node"));
     check_same(Topology::one_node(2, 2), comm.communicator());
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_log_is_refused) {
+BOOST_AUTO_TEST_CASE(what_is_not_a_log_is_refused) {
     for (const char* text : {"", "\n\n", "hello", "{\"a\": 1}", "NCCL_DEBUG=INFO"})
         BOOST_CHECK_EXCEPTION((void)parse_nccl_log(text, "x.log"), UsageError, [](const UsageError& error) {
             return std::string(error.what()).find("x.log: no 'NCCL INFO' line") == 0;

@@ -1,4 +1,4 @@
-// Reachable results against all trees written out, bounds that must hold, and what can reveal an order.
+// Reachable results against all trees, bounds that must hold, and order_matters().
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE reachable
 #include "model/sum/reachable.hpp"
@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(results_are_those_of_all_trees) {
                     const std::set<Bits> wanted = by_all_trees(rule, leaves);
                     const ReachableSums sums(rule, leaves);
                     const std::set<Bits> got(sums.results().begin(), sums.results().end());
-                    // Without an addition, a NaN keeps its bits; float32 accumulation makes it one.
+                    // Without an addition a NaN keeps its bits; fp32_once normalises it.
                     BOOST_TEST((got == wanted), name(format)
                                                     << " " << name(accumulation) << " " << n << " leaves, kind " << kind
                                                     << ": " << got.size() << " of " << wanted.size());
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(every_result_lies_within_the_bound) {
         for (const Bits result : sums.results())
             BOOST_TEST(bound.admits(format, result), name(format) << " " << hex(format, result));
         finite += bound.finite;
-        // It is no empty claim: far away, and NaN from finite values, it says no.
+        // The bound is not vacuous: it excludes far values, and NaN from finite values.
         if (bound.finite)
             excluded += !bound.admits(format, traits(format).nan) && !bound.admits(format, traits(format).largest());
     }
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(verdicts) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(beyond_enumeration_the_bound_decides_or_nobody) {
+BOOST_AUTO_TEST_CASE(beyond_enumeration_the_bound_decides_or_it_stays_undecided) {
     Random random(4);
     std::vector<Bits> leaves = draw(Format::float32, 40, 0, random);
     const SumRule rule{.format = Format::float32};
@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(beyond_enumeration_the_bound_decides_or_nobody) {
     const double far = to_double(Format::float32, result) + 1;
     BOOST_TEST((reach(rule, leaves, from_double(Format::float32, far)).verdict == Reach::Verdict::unreachable));
     BOOST_TEST((reach(rule, leaves, 0x7fffffff).verdict == Reach::Verdict::unreachable));
-    // Within the bound, but so near its edge that no tree tried gives it.
+    // Inside the bound, but so near its edge that none of the tried trees gives it.
     const SumBound bound = any_order_bound(rule, leaves);
     const Reach unknown = reach(rule, leaves, from_double(Format::float32, bound.high), {}, 200);
     BOOST_TEST((unknown.verdict == Reach::Verdict::undecided));
@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(order_matters_as_enumeration_says) {
         const SumRule rule{.format = format, .accumulation = static_cast<Accumulation>(random.below(3))};
         std::vector<Bits> leaves;
         const std::size_t n = 2 + random.below(5);
-        // Small whole numbers, as nccl-tests has them, and others.
+        // Small integers, as in nccl-tests, and other values.
         if (i % 3 == 0)
             for (std::size_t k = 0; k < n; ++k)
                 leaves.push_back(from_double(format, static_cast<double>(random.below(4))));

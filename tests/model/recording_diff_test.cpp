@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(nothing_changed_from_itself) {
     BOOST_TEST(diff.only_after.empty());
 }
 
-BOOST_AUTO_TEST_CASE(swapped_operands_are_no_change_another_tree_is) {
+BOOST_AUTO_TEST_CASE(swapped_operands_are_not_a_change_another_tree_is) {
     auto lines = recorded();
     const auto before = records(lines);
     std::size_t swapped = 0;
@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE(swapped_operands_are_no_change_another_tree_is) {
     BOOST_TEST(swapped > 10u);
     BOOST_TEST(diff_recordings(before, records(lines)).changes.empty());
 
-    // The all-reduces of 4 ranks from 32 Ki elements on: one order, and said to be another algorithm.
+    // The all-reduces of 4 ranks from 32 Ki elements on get one order, and another algorithm in the log line.
     std::size_t changed = 0;
     for (Json& line : lines) {
         if (!is_all_reduce_on_4(line) || line.at("count") < 32768 || line.at("dtype") != "f32") continue;
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(only_the_choice_changed) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(the_command_tells_and_exits_as_diff_does) {
+BOOST_AUTO_TEST_CASE(the_command_prints_and_exits_as_diff_does) {
     const std::string file = "tests/golden/observed/h200x1-free.jsonl";
     const auto same = run("order diff " + file + " " + file);
     BOOST_TEST(same.exit == 0, same.err);

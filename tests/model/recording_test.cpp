@@ -1,4 +1,4 @@
-// Every recorded call of real NCCL is predicted; records that are wrong or altered are told apart.
+// Every recorded call of real NCCL is predicted; wrong and altered records are detected.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE records
 #include "model/input/recording.hpp"
@@ -59,9 +59,9 @@ BOOST_AUTO_TEST_CASE(a_record_that_was_altered_differs) {
                 not_modelled));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_record_is_refused_in_one_line) {
+BOOST_AUTO_TEST_CASE(what_is_not_a_record_is_refused_in_one_line) {
     const auto line = lines_of(observed / "h200x2-two-ranks-per-node.jsonl").front();
-    const auto complaint = [&](auto&& change) -> std::string {
+    const auto error_of = [&](auto&& change) -> std::string {
         auto json = nlohmann::json::parse(line);
         change(json);
         try {
@@ -71,20 +71,22 @@ BOOST_AUTO_TEST_CASE(what_is_no_record_is_refused_in_one_line) {
         }
         return "accepted";
     };
-    BOOST_TEST(complaint([](auto& json) { json.erase("trees"); }) == "the record has no field 'trees'");
-    BOOST_TEST(complaint([](auto& json) { json["count"] = "many"; }) == "field 'count' is not a whole number");
-    BOOST_TEST(complaint([](auto& json) { json["nranks"] = 0; }).starts_with("field 'nranks' is 0"));
-    BOOST_TEST(complaint([](auto& json) { json["segments"] = {{0, 2, 0}}; }) == "the segments cover 2 of 1 elements");
-    BOOST_TEST(complaint([](auto& json) { json["segments"][0][2] = 7; }).starts_with("segment [0, 1, 7]"));
+    BOOST_TEST(error_of([](auto& json) { json.erase("trees"); }) == "field 'trees' is missing");
+    BOOST_TEST(error_of([](auto& json) {
+                   json["count"] = "many";
+               }).starts_with("field 'count' is \"many\": expected a whole number"));
+    BOOST_TEST(error_of([](auto& json) { json["nranks"] = 0; }).starts_with("field 'nranks' is 0"));
+    BOOST_TEST(error_of([](auto& json) { json["segments"] = {{0, 2, 0}}; }) == "the segments cover 2 of 1 elements");
+    BOOST_TEST(error_of([](auto& json) { json["segments"][0][2] = 7; }).starts_with("segment [0, 1, 7]"));
     BOOST_TEST(
-        complaint([](auto& json) { json["rings"][0] = "Channel 00/02 : 0 0 1 2"; }).starts_with("ring of channel"));
-    BOOST_TEST(complaint([](auto& json) { json["trees"][0] = 4; }) == "field 'trees' holds something else than text");
+        error_of([](auto& json) { json["rings"][0] = "Channel 00/02 : 0 0 1 2"; }).starts_with("ring of channel"));
+    BOOST_TEST(error_of([](auto& json) { json["trees"][0] = 4; }) == "field 'trees': expected a list of texts");
     for (const char* text : {"", "{", "[]", "null", "{\"nranks\": 1e99}"})
         BOOST_CHECK_THROW((void)parse_record(text), UsageError);
 }
 
 BOOST_AUTO_TEST_CASE(mutated_lines_never_crash) {
-    // A deterministic fuzz: bytes replaced, removed and repeated at places that a small generator picks.
+    // Deterministic fuzzing: bytes are replaced and removed at random places.
     const auto lines = lines_of(observed / "h200x2-grouped-and-more.jsonl");
     std::uint64_t state = 1;
     const auto next = [&state](std::size_t below) {
@@ -94,7 +96,7 @@ BOOST_AUTO_TEST_CASE(mutated_lines_never_crash) {
         z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
         return static_cast<std::size_t>((z ^ (z >> 31)) % below);
     };
-    std::size_t refused = 0, judged = 0;
+    std::size_t refused = 0, checked = 0;
     for (int round = 0; round < 3000; ++round) {
         std::string line = lines[next(lines.size())];
         for (std::size_t edits = 1 + next(4); edits > 0; --edits) {
@@ -106,11 +108,11 @@ BOOST_AUTO_TEST_CASE(mutated_lines_never_crash) {
         }
         try {
             (void)check_record(parse_record(line));
-            ++judged;
+            ++checked;
         } catch (const UsageError&) {
             ++refused;
         }
     }
     BOOST_TEST(refused > 100u);
-    BOOST_TEST(judged > 100u);
+    BOOST_TEST(checked > 100u);
 }

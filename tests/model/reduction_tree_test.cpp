@@ -1,4 +1,4 @@
-// Trees: text round trips, canonical form, counts, and inputs that are no trees.
+// Trees: text round trips, canonical form, counts, and invalid input.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE reduction_tree
 #include "model/sum/reduction_tree.hpp"
@@ -18,13 +18,13 @@ BOOST_AUTO_TEST_CASE(prints_what_it_parses) {
     BOOST_TEST(ReductionTree::parse("( ( 0 1)2 )").str() == "((0 1) 2)");
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_tree_is_refused_with_its_column) {
+BOOST_AUTO_TEST_CASE(invalid_trees_are_rejected_with_the_column) {
     struct Case {
         const char* text;
         const char* says;
     };
-    for (const Case& c : {Case{"", "ends too early"}, Case{"(0 1", "ends too early"}, Case{"(0)", "two operands"},
-                          Case{"(0 1 2)", "two operands"}, Case{"0 1", "follows the tree"}, Case{"(0 x)", "column 4"},
+    for (const Case& c : {Case{"", "is incomplete"}, Case{"(0 1", "is incomplete"}, Case{"(0)", "two operands"},
+                          Case{"(0 1 2)", "two operands"}, Case{"0 1", "after the tree"}, Case{"(0 x)", "column 4"},
                           Case{"(0 0)", "added twice"}, Case{"(0 -1)", "column 4"}, Case{")", "two operands"},
                           Case{"(0 99999999999999999999)", "column 4"}}) {
         BOOST_TEST_CONTEXT(c.text)
@@ -34,7 +34,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_tree_is_refused_with_its_column) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(canonical_form_forgets_the_side_of_operands_and_nothing_else) {
+BOOST_AUTO_TEST_CASE(canonical_form_ignores_only_the_side_of_operands) {
     BOOST_TEST(same_order(ReductionTree::parse("((0 1) 2)"), ReductionTree::parse("(2 (1 0))")));
     BOOST_TEST(!same_order(ReductionTree::parse("((0 1) 2)"), ReductionTree::parse("((0 2) 1)")));
     BOOST_TEST(ReductionTree::parse("(3 ((2 1) 0))").canonical().str() == "((0 (1 2)) 3)");

@@ -1,4 +1,4 @@
-// Planted trees must be found, and what is no tree must be told from one.
+// Given trees must be found, and functions that are not trees must be recognised as such.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE reveal
 #include "model/sum/reveal.hpp"
@@ -15,7 +15,7 @@ using namespace samesum;
 
 namespace {
 
-/// What makes element e of a planted sum.
+/// Computes element e of the sum under test.
 using Adder = std::function<Bits(std::uint64_t element, std::span<const Bits> leaves)>;
 
 struct Planted {
@@ -117,15 +117,15 @@ BOOST_AUTO_TEST_CASE(each_element_has_its_own_tree) {
     BOOST_TEST(revealed.segments[3].tree == 1u);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_order_is_not_called_one) {
+BOOST_AUTO_TEST_CASE(sums_without_one_order_are_recognised) {
     const auto three_at_once = [](std::uint64_t, std::span<const Bits> leaves) {
-        // One rounding for three operands, as a fused accumulator makes it, then one addition.
+        // One rounding for three operands, as in a fused accumulator, then one addition.
         const Bits first = exact_sum(Format::bfloat16, leaves.first(3));
         return HopArithmetic(Format::bfloat16).add(first, leaves[3]);
     };
     int calls = 0;
-    const auto moody = [&calls](std::uint64_t e, std::span<const Bits> leaves) {
-        // Masks repeat values; random data does not.
+    const auto varying = [&calls](std::uint64_t e, std::span<const Bits> leaves) {
+        // Masks repeat values, random data does not.
         const bool turned = e == 5 && leaves[0] != leaves[3] && leaves[1] != leaves[2] && leaves[2] != leaves[3] &&
                             leaves[0] != leaves[1] && leaves[0] != leaves[2] && leaves[1] != leaves[3] &&
                             ++calls % 2 == 0;
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_order_is_not_called_one) {
         {"three operands at once", Format::bfloat16, three_at_once, Revealed::Answer::not_observable},
         {"a constant", Format::float32, [](std::uint64_t, std::span<const Bits>) { return Bits{0x40490fdb}; },
          Revealed::Answer::not_observable},
-        {"an order that changes from call to call", Format::bfloat16, moody, Revealed::Answer::not_one_order},
+        {"an order that changes from call to call", Format::bfloat16, varying, Revealed::Answer::not_one_order},
     };
     for (const auto& each : cases) {
         BOOST_TEST_CONTEXT(each.what) {
@@ -159,26 +159,27 @@ BOOST_AUTO_TEST_CASE(what_is_no_order_is_not_called_one) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(counts_that_fit_no_tree_are_told_apart) {
+BOOST_AUTO_TEST_CASE(counts_that_fit_no_tree_are_distinguished) {
     // Units for pairs 01 02 03 12 13 23.
-    BOOST_TEST(shape_of(4, std::vector{2, 1, 0, 1, 0, 0}).tree->str() == "(((0 1) 2) 3)");
-    BOOST_TEST(!shape_of(4, std::vector{0, 0, 0, 0, 0, 0}).tree);
-    BOOST_TEST(shape_of(4, std::vector{0, 0, 0, 0, 0, 0}).why_not.find("more than two operands") != std::string::npos);
-    BOOST_TEST(!shape_of(4, std::vector{2, 0, 0, 0, 0, 0}).tree);
-    BOOST_TEST(!shape_of(4, std::vector{2, 1, 0, 1, 0, 1}).tree);
-    BOOST_TEST(!shape_of(4, std::vector{3, 1, 0, 1, 0, 0}).tree);
-    BOOST_TEST(!shape_of(4, std::vector{-1, 1, 0, 1, 0, 0}).tree);
-    // Every assignment of counts either is some tree's or is refused.
+    BOOST_TEST(infer_tree(4, std::vector{2, 1, 0, 1, 0, 0}).tree->str() == "(((0 1) 2) 3)");
+    BOOST_TEST(!infer_tree(4, std::vector{0, 0, 0, 0, 0, 0}).tree);
+    BOOST_TEST(infer_tree(4, std::vector{0, 0, 0, 0, 0, 0}).why_not.find("more than two operands") !=
+               std::string::npos);
+    BOOST_TEST(!infer_tree(4, std::vector{2, 0, 0, 0, 0, 0}).tree);
+    BOOST_TEST(!infer_tree(4, std::vector{2, 1, 0, 1, 0, 1}).tree);
+    BOOST_TEST(!infer_tree(4, std::vector{3, 1, 0, 1, 0, 0}).tree);
+    BOOST_TEST(!infer_tree(4, std::vector{-1, 1, 0, 1, 0, 0}).tree);
+    // Every assignment of counts either belongs to a tree or is rejected.
     std::size_t found = 0;
     for (int code = 0; code < 729; ++code) {
         std::vector<int> units;
         for (int i = 0, rest = code; i < 6; ++i, rest /= 3) units.push_back(rest % 3);
-        found += shape_of(4, units).tree ? 1 : 0;
+        found += infer_tree(4, units).tree ? 1 : 0;
     }
     BOOST_TEST(found == all_trees(4).size());
 }
 
-BOOST_AUTO_TEST_CASE(masks_count_as_they_must) {
+BOOST_AUTO_TEST_CASE(masks_count_correctly) {
     for (const Format format : float_formats)
         for (int ranks = 2; ranks <= 10; ++ranks) {
             const MaskValues values = mask_values(format, ranks);

@@ -1,4 +1,4 @@
-// Orders, trees and channel splits against the worked numbers of NCCL's specification (its tables and appendix A).
+// Orders, trees and channel splits against the worked examples of the NCCL specification (its tables and appendix A).
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE schedule
 #include "model/nccl/schedule.hpp"
@@ -18,7 +18,7 @@ Communicator apart(int ranks, int channels, const char* version = "2.28.9") {
     return {Topology::one_rank_per_node(ranks, channels), parse_nccl_version(version)};
 }
 
-/// "[0,16384) ch0 (1 2), ..." with canonical trees left out unless asked for.
+/// "[0,16384) ch0 (1 2), ..." with canonical trees only on request.
 std::string parts_of(const Plan& plan) {
     std::string text;
     for (const ChannelPart& part : plan.parts)
@@ -146,18 +146,18 @@ BOOST_AUTO_TEST_CASE(a12_symmetric_kernels) {
     const Call scatter{.collective = reduce_scatter, .count = 100};
     BOOST_TEST(tree_at(plan_symmetric(comm, scatter, {"ReduceScatter_LD"}), 250) == "(((2 3) 0) 1)");
     BOOST_TEST(tree_at(plan_symmetric(comm, scatter, {"ReduceScatter_LL"}), 250) == "(((0 1) 2) 3)");
-    // Region A: 8192-byte rounds of 4 hunks; 40000 bytes hold one round of 4 ranks x 1 block; then B and the rest.
-    const Plan hunks = plan_symmetric(comm, {.collective = all_reduce, .count = 10000}, {"AllReduce_RSxLD_AGxST"});
-    BOOST_TEST(tree_at(hunks, 511) == "(((0 1) 2) 3)");
-    BOOST_TEST(tree_at(hunks, 512) == "(((1 2) 3) 0)");
-    BOOST_TEST(tree_at(hunks, 8192) == "(((0 1) 2) 3)");
-    BOOST_TEST(tree_at(hunks, 8192 + 32) == "(((1 2) 3) 0)");
+    // Region A: 8192-byte rounds of 4 pieces; 40000 bytes hold one round of 4 ranks x 1 block; then B and the rest.
+    const Plan pieces = plan_symmetric(comm, {.collective = all_reduce, .count = 10000}, {"AllReduce_RSxLD_AGxST"});
+    BOOST_TEST(tree_at(pieces, 511) == "(((0 1) 2) 3)");
+    BOOST_TEST(tree_at(pieces, 512) == "(((1 2) 3) 0)");
+    BOOST_TEST(tree_at(pieces, 8192) == "(((0 1) 2) 3)");
+    BOOST_TEST(tree_at(pieces, 8192 + 32) == "(((1 2) 3) 0)");
     BOOST_TEST(!plan_symmetric(comm, call, {"AllReduce_RSxLDMC_AGxSTMC"}).schedule.segment_at(0).order.observable());
     BOOST_CHECK_THROW((void)plan_symmetric(comm, call, {"ReduceScatter_LD"}), UsageError);
     BOOST_CHECK_THROW((void)plan_symmetric(apart(4, 2), call, {"AllReduce_AGxLL_R"}), UsageError);
 }
 
-BOOST_AUTO_TEST_CASE(symmetric_hunks_cover_the_buffer_once) {
+BOOST_AUTO_TEST_CASE(symmetric_pieces_cover_the_buffer_once) {
     for (const std::uint64_t count : {1u, 31u, 33u, 4096u, 10001u, 100003u})
         for (const std::uint64_t offset : {0u, 4u, 12u})
             for (const int blocks : {1, 3}) {
@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE(symmetric_hunks_cover_the_buffer_once) {
             }
 }
 
-BOOST_AUTO_TEST_CASE(trees_of_one_rank_a_node) {
+BOOST_AUTO_TEST_CASE(trees_of_one_rank_per_node) {
     struct Row {
         int nodes;
         const char *first, *second;
@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(trees_of_one_rank_a_node) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(trees_of_several_ranks_a_node) {
+BOOST_AUTO_TEST_CASE(trees_of_several_ranks_per_node) {
     struct Row {
         int nodes, ranks_per_node;
         TreePattern pattern;

@@ -1,4 +1,4 @@
-// The sum commands as people call them.
+// The sum commands, run as users run them.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE sum_commands
 #include <fmt/format.h>
@@ -80,9 +80,9 @@ BOOST_AUTO_TEST_CASE(eval) {
          "0x3f80\n",
          2,
          {},
-         {"line 1", "1 bit patterns; 2 would be right"}},
+         {"line 1", "1 bit patterns: expected 2"}},
         {"no line", "sum eval --dtype bfloat16", "", 2, {}, {"no element on stdin"}},
-        {"a tree that leaves out a rank", "sum eval --tree '(0 2)' --values '1 2'", "", 2, {}, {"leaves out a rank"}},
+        {"a tree that leaves out a rank", "sum eval --tree '(0 2)' --values '1 2'", "", 2, {}, {"a rank is missing"}},
         {"average", "sum eval --dtype bfloat16 --op avg --values '1 2 4' --explain", "", 0, {"= 0x4016"}, {}},
         {"rounding of what has none", "sum eval --op max --rounding exact --values '1 2'", "", 2, {}, {"is for sums"}},
         {"help", "sum eval --help", "", 0, {"examples:", "--explain"}, {}},
@@ -201,7 +201,7 @@ BOOST_AUTO_TEST_CASE(expect) {
          2,
          {},
          {"normal[:DEVIATION]"}},
-        {"no order", "sum expect --ranks 4 --before ring:4 --after chain", "", 2, {}, {"no order of 4 ranks"}},
+        {"no order", "sum expect --ranks 4 --before ring:4 --after chain", "", 2, {}, {"not an order of 4 ranks"}},
     });
 }
 
@@ -259,7 +259,7 @@ BOOST_AUTO_TEST_CASE(reachable) {
          {"1 elements: 1 reachable"},
          {}},
         {"no lines", "sum reachable --dtype bfloat16", "", 2, {}, {"each line on stdin"}},
-        {"shape", "sum reachable --values '1 2' --result 3 --shape ring", "", 2, {}, {"one of: any, chain"}},
+        {"shape", "sum reachable --values '1 2' --result 3 --shape ring", "", 2, {}, {"expected any or chain"}},
     });
 }
 

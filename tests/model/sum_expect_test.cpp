@@ -27,7 +27,7 @@ BOOST_AUTO_TEST_CASE(shares_of_the_reported_cases) {
         const char* what;
         int ranks, last_before, last_after;
         Accumulation before, after;
-        double share, published_to;  // as written there, to half a unit of its last digit
+        double share, published_to;  // as published, to half a unit of its last digit
     };
     const std::vector<Case> cases{
         {"C6: another owner, 8 ranks, bfloat16 hops", 8, 7, 0, hops, hops, 0.57, 0.005},
@@ -49,12 +49,12 @@ BOOST_AUTO_TEST_CASE(shares_of_the_reported_cases) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(shares_are_replayable_and_their_errors_honest) {
+BOOST_AUTO_TEST_CASE(shares_are_reproducible_and_their_errors_right) {
     const SumRule rule{.format = Format::bfloat16};
     const Way before{ring(4, 0), rule}, after{ring(4, 2), rule};
     const Share first = changed_share(before, after, {}, 20000, 7), again = changed_share(before, after, {}, 20000, 7);
     BOOST_TEST(first.changed == again.changed);
-    // Thirty seeds: their spread is the standard error that each states.
+    // The spread over thirty seeds is the standard error that each of them gives.
     double sum = 0, squares = 0;
     for (std::uint64_t seed = 0; seed < 30; ++seed) {
         const double share = changed_share(before, after, {}, 20000, 100 + seed).value();

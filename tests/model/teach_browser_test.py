@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# The page of `samesum teach --html` in a real browser: each control used, every total compared with `samesum sum eval`.
+# Tests the page of `samesum teach --html` in a browser: uses each control, compares every sum with `samesum sum eval`.
 # SPDX-License-Identifier: Apache-2.0
 #
-# teach_browser_test.py SAMESUM_MODEL FOLDER: the program, and where the page and the screenshots go. Speaks WebDriver to
-# chromedriver without any package. Exit 77, a skip, where there is no Chromium; with SAMESUM_STRICT set that is a failure.
+# teach_browser_test.py SAMESUM_MODEL FOLDER: the program, and the folder for the page and the screenshots. Speaks WebDriver
+# to chromedriver without any package. Exits with 77 (skipped) without Chromium; with SAMESUM_STRICT set that is a failure.
 import base64
 import json
 import os
@@ -84,12 +84,12 @@ class Browser:
         self.call("POST", f"/element/{self.find(css)}/value", {"text": keys})
 
     def choose(self, css, value):
-        """As a user's choice in a select: sets it and tells the page."""
+        """Chooses a value of a select as a user does: sets it and dispatches the event."""
         return self.js("const s = document.querySelector(arguments[0]); s.value = arguments[1];"
                        "s.dispatchEvent(new Event('change')); return s.value", css, str(value))
 
     def drag(self, css, onto, pointer="mouse"):
-        """Presses on one element, moves, and lets go on another."""
+        """Presses the pointer on one element, moves it, and releases it on another."""
         self.js("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", css)
         moves = [{"type": "pointerMove", "origin": {"element-6066-11e4-a52e-4f735466cecf": self.find(css)}, "x": 0, "y": 0},
                  {"type": "pointerDown", "button": 0},
@@ -100,7 +100,7 @@ class Browser:
             {"type": "pointer", "id": pointer, "parameters": {"pointerType": pointer}, "actions": moves}]})
 
     def becomes(self, expression, value):
-        """What follows from an event of the browser's own may take a moment."""
+        """Waits until the expression has the value: browser events may take a moment."""
         for _ in range(50):
             if self.js("return " + expression) == value:
                 return True
@@ -111,7 +111,7 @@ class Browser:
         return self.js("return document.querySelector(arguments[0]).textContent", css)
 
     def screenshot(self, name, **parameters):
-        time.sleep(0.7)  # the runner arrives
+        time.sleep(0.7)  # until the runner has arrived
         picture = self.devtools("Page.captureScreenshot", format="png", **parameters)["data"]
         with open(os.path.join(folder, name), "wb") as file:
             file.write(base64.b64decode(picture))
@@ -129,32 +129,32 @@ class Browser:
 
 
 def compare_with_engine(page, what, explained=False):
-    """What the page shows of both sides against `sum eval` on the same tree and values, bit for bit."""
+    """Compares both sides of the page with `sum eval` on the same trees and values, bit for bit."""
     seen = page.js("return {format: state.format.name, values: state.values.slice(0, state.ranks).map(state.format.hex),"
                    "trees: [...document.querySelectorAll('.panel .order')].map(e => e.textContent),"
                    "results: [...document.querySelectorAll('[data-result]')].map(e => e.textContent),"
                    "hops: [state.before, state.owner].map(owner => reduction(owner).hops.map(hop => ({"
-                   "  result: state.format.hex(hop.sum), rounded: hop.way[0] !== 'exact',"
+                   "  result: state.format.hex(hop.sum), rounded: hop.rounding[0] !== 'exact',"
                    "  bits: (bit_rows(state.format, hop.left, hop.right, hop) || []).filter(r => !r.note).map("
-                   "    r => (r.mark + ' ' + r.digits + r.bar + r.tail + r.scale).trimEnd()), way: hop.way[0]})))}")
+                   "    r => (r.mark + ' ' + r.digits + r.bar + r.tail + r.scale).trimEnd()), kind: hop.rounding[0]})))}")
     for tree, result, hops in zip(seen["trees"], seen["results"], seen["hops"]):
         answer = json.loads(run("sum", "eval", "--dtype", seen["format"], "--tree", tree, "--values",
                                 " ".join(seen["values"]), "--json", "-"))
         bits = answer["result"]["bits"]
-        check(f"{what}: {tree} makes what sum eval makes", f"({bits})" in result, f"{result} against {bits}")
+        check(f"{what}: {tree} gives what sum eval gives", f"({bits})" in result, f"{result} against {bits}")
         check(f"{what}: each hop of {tree}", [hop["result"] for hop in hops] ==
               [step["result"]["bits"] for step in answer["steps"]])
         check(f"{what}: which hops of {tree} rounded", [hop["rounded"] for hop in hops] ==
               [step["rounded"] for step in answer["steps"]])
         if not explained:
             continue
-        # The drawn bits are those of --explain, row for row; what stands behind them is worded otherwise.
+        # The drawn bits equal those of --explain row by row; the text after them differs.
         drawn = run("sum", "eval", "--dtype", seen["format"], "--tree", tree, "--values", " ".join(seen["values"]),
                     "--explain")
         rows = [line[4:] for line in drawn.splitlines() if "  x 2^" in line]
         mine = [row for hop in hops for row in hop["bits"]]
-        if any(hop["way"] == "saturated" for hop in hops):
-            continue  # how far a sum is beyond the largest value is not among the page's data
+        if any(hop["kind"] == "saturated" for hop in hops):
+            continue  # the page's data does not contain the exact sum beyond the largest value
         check(f"{what}: bits of {tree}", len(rows) == len(mine) > 0 and
               all(row.startswith(part) for row, part in zip(rows, mine)), f"\n{rows}\n{mine}")
 
@@ -180,12 +180,12 @@ def use_everything(page):
         for preset in range(page.js("return state.format.presets.length")):
             page.choose("#preset", preset)
             compare_with_engine(page, f"{name}, preset {preset}", explained=True)
-        # Every value on rank 2 in turn, a few at least where all of float8 can be chosen.
+        # Every value on rank 2; of float8, with all of its values, only some.
         choices = page.js("return state.format.choices")
         for value in choices[::max(1, len(choices) // 9)]:
             page.choose("#value2", value)
             compare_with_engine(page, f"{name}, rank 2 has {value}")
-    check("a value of one's own is no preset", page.js("return document.querySelector('#preset').value") == "own")
+    check("other values are not a preset", page.js("return document.querySelector('#preset').value") == "own")
 
 
 def step_and_play(page):
@@ -198,17 +198,17 @@ def step_and_play(page):
     page.click("#step")
     page.click("#back")
     check("two steps on, one back", page.text("#count") == "step 1 of 3")
-    check("the step is told", "Step 1." in page.text("#status") and "=" in page.text("#status"), page.text("#status"))
+    check("the status shows the step", "Step 1." in page.text("#status") and "=" in page.text("#status"), page.text("#status"))
     page.click("#last")
-    check("to the end", page.text("#count") == "step 3 of 3")
-    check("on is over at the end", page.js("return document.querySelector('#step').disabled"))
+    check("the end", page.text("#count") == "step 3 of 3")
+    check("no step after the end", page.js("return document.querySelector('#step').disabled"))
     page.click("#play")
-    check("play begins anew", page.text("#count") == "step 0 of 3" and
+    check("play starts again", page.text("#count") == "step 0 of 3" and
           page.js("return document.querySelector('#play').ariaLabel") == "Pause")
-    check("and goes to the end", page.becomes("document.querySelector('#count').textContent", "step 3 of 3") and
+    check("and continues to the end", page.becomes("document.querySelector('#count').textContent", "step 3 of 3") and
           page.js("return document.querySelector('#play').ariaLabel") == "Play")
     page.click(".hops li:first-child button")
-    check("a hop of the list is a step", page.text("#count") == "step 1 of 3")
+    check("a click on a hop goes to its step", page.text("#count") == "step 1 of 3")
     arrow_right, arrow_left, home, end = "\ue014", "\ue012", "\ue011", "\ue010"
     for keys, count in ((home, 0), (arrow_right, 1), (arrow_right, 2), (arrow_left, 1), (end, 3)):
         page.type("#stage", keys)
@@ -216,7 +216,7 @@ def step_and_play(page):
     page.choose("#scheme", 4)
     page.click("#last")
     check("fixed_root sends the row to its owner", page.text("#count") == "step 4 of 4" and
-          "bits only move" in page.text("#status"), page.text("#status"))
+          "no addition" in page.text("#status"), page.text("#status"))
     page.choose("#scheme", 0)
 
 
@@ -227,35 +227,35 @@ def move_the_token(page):
     page.click("[data-rank='1'] .name")
     page.drag("#token", "[data-rank='3']")
     check("dragged to rank 3", owner() == "3" and page.text("#after") == "3", owner())
-    check("where it was is what it is compared with", page.js("return document.querySelector('#before').value") == "1")
+    check("the old owner is the one before", page.js("return document.querySelector('#before').value") == "1")
     results = page.js("return [...document.querySelectorAll('[data-result]')].map(e => e.textContent)")
-    check("the bits change", results[0] != results[1] and "other bits" in page.text("#verdict"), results)
+    check("the bits change", results[0] != results[1] and "different bits" in page.text("#verdict"), results)
     compare_with_engine(page, "after the drag", explained=True)
     page.drag("#token", "h1")
-    check("let go beside every rank it stays", owner() == "3")
+    check("released outside of all ranks, it stays", owner() == "3")
     page.type("#owner3", "\ue012")
-    check("an arrow key moves it, too", owner() == "2", owner())
-    check("the keyboard stays on it", page.js("return document.activeElement.id") == "owner2")
+    check("an arrow key moves it", owner() == "2", owner())
+    check("the focus stays on it", page.js("return document.activeElement.id") == "owner2")
     compare_with_engine(page, "after the key")
     page.click("[data-rank='0'] .name")
-    check("so does a click on a rank", owner() == "0")
+    check("a click on a rank moves it", owner() == "0")
 
 
 def read_lessons(page):
     count = page.js("return document.querySelectorAll('.lesson').length")
-    told = json.loads(run("teach", "--json", "-"))["lessons"]
-    check("all lessons are there", count == len(told) == 12)
-    for lesson in told:
+    lessons = json.loads(run("teach", "--json", "-"))["lessons"]
+    check("the page has all lessons", count == len(lessons) == 12)
+    for lesson in lessons:
         text = page.text("#" + lesson["name"])
         check(f"{lesson['name']}: its figures, question, command and exercise", all(
             part in text for part in [lesson["question"].replace("`", ""), lesson["command"], lesson["exercise"]["solution"]] +
             [passage["text"].rstrip("\n") for passage in lesson["text"] if passage["figure"]]))
     opened = page.js("for (const d of document.querySelectorAll('details')) d.querySelector('summary').click();"
                      "return document.querySelectorAll('details[open]').length")
-    check("every answer opens", opened == 2 * len(told))
+    check("every answer opens", opened == 2 * len(lessons))
     page.js("for (const d of document.querySelectorAll('details')) d.open = false")
     page.click("#contents li:nth-child(6) a")
-    check("the contents lead there", page.js("return location.hash") == "#owner")
+    check("the contents link to the lessons", page.js("return location.hash") == "#owner")
 
 
 def try_lessons(page):
@@ -263,7 +263,7 @@ def try_lessons(page):
     for lesson in json.loads(run("teach", "--json", "-"))["lessons"]:
         shown = lesson["demonstration"]
         button = page.js("return document.querySelectorAll(`#${arguments[0]} .try`).length", lesson["name"])
-        check(f"{lesson['name']}: can be tried if it has something to try", button == (1 if shown else 0))
+        check(f"{lesson['name']}: has a button if it has a demonstration", button == (1 if shown else 0))
         if not shown:
             continue
         tried += 1
@@ -271,10 +271,10 @@ def try_lessons(page):
         check(f"{lesson['name']}: the reduction is the lesson's",
               page.js("return [state.format.name, state.scheme.name, state.values.slice(0, state.ranks), state.before, state.owner]")
               == [shown[key] for key in ("format", "scheme", "values", "before", "after")])
-        check(f"{lesson['name']}: the controls say so, too", page.js(
+        check(f"{lesson['name']}: the controls agree", page.js(
             "return [...document.querySelectorAll('.choices select')].slice(0, 3).map(s => s.selectedOptions[0].text)")
             == [shown["format"], str(len(shown["values"])), shown["scheme"]])
-        check(f"{lesson['name']}: the keyboard is on it", page.js("return document.activeElement.id") == "stage")
+        check(f"{lesson['name']}: the focus is on the stage", page.js("return document.activeElement.id") == "stage")
         compare_with_engine(page, lesson["name"], explained=True)
     check("lessons were tried", tried == 8)
 
@@ -284,7 +284,7 @@ def is_accessible(page):
         !(e.ariaLabel || e.labels?.length || e.textContent.trim())).map(e => e.outerHTML)""")
     check("every control has a name", missing == [], missing)
     check("steps are announced", page.js("return document.querySelector('#status').ariaLive") == "polite")
-    # Contrast of text on what is behind it, by WCAG 2: 4.5 at least, in light and in dark.
+    # Contrast of text and background by WCAG 2: at least 4.5, in the light and the dark theme.
     worst = page.js("""
         const rgb = text => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
         const light = c => { const [r, g, b] = c.map(x => (x /= 255) <= .03928 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4);
@@ -299,12 +299,12 @@ def is_accessible(page):
           if (ratio < worst[0]) worst = [ratio, e.outerHTML.slice(0, 120)];
         }
         return worst""")
-    check("text stands out from what is behind it", worst[0] >= 4.5, worst)
+    check("text has enough contrast", worst[0] >= 4.5, worst)
 
 
 def fits(page, width):
     wide = page.js("return document.documentElement.scrollWidth")
-    check(f"nothing sticks out at {width} px", wide <= width, wide)
+    check(f"the page fits into {width} px", wide <= width, wide)
     outside = page.js("""return [...document.querySelectorAll('button, select, .rank, .panel, svg, .verdict, h1, p')].filter(e => {
         const box = e.getBoundingClientRect();
         return box.width > 0 && (box.left < -1 || box.right > document.documentElement.clientWidth + 1); }).map(e => e.outerHTML.slice(0, 80))""")
@@ -335,10 +335,10 @@ def main():
         fits(page, 1280)
         for theme in ("light", "dark"):
             page.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
-            check(f"the system's {theme} is taken", page.becomes("document.documentElement.dataset.theme", theme))
+            check(f"the system's theme {theme} is used", page.becomes("document.documentElement.dataset.theme", theme))
             is_accessible(page)
         page.click("#theme")
-        check("and may be overruled", page.js("return document.documentElement.dataset.theme") == "light")
+        check("and the button overrides it", page.js("return document.documentElement.dataset.theme") == "light")
         page.choose("#scheme", 0)
         page.choose("#ranks", 4)
         page.choose("#before", 0)
@@ -373,10 +373,10 @@ def main():
         page.js("document.querySelector('#owner').scrollIntoView()")
         page.screenshot("phone-lesson.png")
         page.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
-        check("nothing moves for those who do not want it", page.js(
+        check("no motion with prefers-reduced-motion", page.js(
             "return getComputedStyle(document.querySelector('.turning')).transitionProperty") in ("none", ""))
-        said = page.messages()
-        check("the console is silent", said == [], said)
+        messages = page.messages()
+        check("no message on the console", messages == [], messages)
     finally:
         page.close()
     print(f"{checks - len(failures)} of {checks} checks of the page passed; screenshots are in {folder}")

@@ -1,5 +1,5 @@
-// The lessons hold: commands print what they say, exercises grade, drawn additions are right, the page's tables are the
-// engine's.
+// The lessons: their commands print what they show, exercises are graded, drawn additions are right, and the page's
+// tables equal the model's.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE teach
 #include <fmt/format.h>
@@ -44,14 +44,14 @@ const std::vector<Lesson>& all() {
 
 std::string text_of(const std::string& file) { return read_file(std::string(SAMESUM_SOURCE_DIR "/") + file); }
 
-/// In single quotes for a shell.
+/// In single quotes, for a shell.
 std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
-// --- A second judge of drawn additions, which knows nothing of formats: it reads the digits ---
+// --- An independent check of drawn additions: it reads only the digits ---
 
 struct Row {
     char mark;
-    std::string kept, lost;  ///< digits before and behind the bar, without the point
+    std::string kept, lost;  ///< digits before and after the bar, without the point
     int exponent;            ///< of the first digit
     double value;            ///< as drawn, sign included
     std::string said;
@@ -77,7 +77,7 @@ std::vector<Row> rows_of(const std::string& text) {
     return rows;
 }
 
-/// What is wrong with the additions drawn in a text; how many there were.
+/// The mistakes in the additions drawn in a text; counts the additions.
 std::vector<std::string> mistakes_in(const std::string& text, std::size_t& additions) {
     std::vector<std::string> mistakes;
     std::vector<Row> terms;
@@ -97,21 +97,21 @@ std::vector<std::string> mistakes_in(const std::string& text, std::size_t& addit
         for (const Row& term : terms) {
             sum += term.value;
             shortened = shortened || term.lost.ends_with("..");
-            // "256 (0x4380)": the decimal is the digits' value, to the six figures that are shown of it.
+            // "256 (0x4380)": the decimal is the value of the digits, to the six digits shown.
             const double said = std::strtod(term.said.c_str(), nullptr);
             if (!term.lost.ends_with("..") && std::fabs(said - term.value) > 1e-5 * std::fabs(said))
                 wrong("a term's digits are not its value");
         }
         if (!shortened && sum != row.value) wrong("the digits of the terms do not add up");
         if (row.said.ends_with("exact")) {
-            if (!row.lost.empty()) wrong("exact, yet something is lost");
+            if (!row.lost.empty()) wrong("exact, but bits are lost");
             continue;
         }
         if (i + 1 == rows.size() || rows[i + 1].mark != '>') {
-            wrong("rounded to nothing");
+            wrong("no rounded result");
             continue;
         }
-        // Nearest even by hand, on the digits.
+        // Rounding to nearest even on the digits.
         const bool guard = row.lost.starts_with('1'), sticky = row.lost.size() > 1;
         std::string kept = row.kept;
         if (guard && (sticky || kept.back() == '1')) {
@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(there_are_twelve_lessons_each_of_a_few_minutes) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(all_of_them_are_as_recorded) {
+BOOST_AUTO_TEST_CASE(all_lessons_are_as_recorded) {
     const std::string file = SAMESUM_SOURCE_DIR "/tests/golden/teach/all.txt";
     const Outcome outcome = run("teach --all");
     BOOST_TEST(outcome.exit == 0);
@@ -149,7 +149,8 @@ BOOST_AUTO_TEST_CASE(all_of_them_are_as_recorded) {
     const auto lines = split(outcome.out, '\n'), wanted = split(golden, '\n');
     for (std::size_t i = 0; i < std::min(lines.size(), wanted.size()); ++i)
         BOOST_REQUIRE_MESSAGE(lines[i] == wanted[i], "line " << i + 1 << ":\n  now      " << lines[i] << "\n  recorded "
-                                                             << wanted[i] << "\nSAMESUM_UPDATE_GOLDEN=1 records anew");
+                                                             << wanted[i]
+                                                             << "\nSAMESUM_UPDATE_GOLDEN=1 records them again");
     BOOST_TEST(lines.size() == wanted.size());
 }
 
@@ -163,7 +164,7 @@ BOOST_AUTO_TEST_CASE(each_command_reproduces_its_lesson) {
         }
 }
 
-BOOST_AUTO_TEST_CASE(each_exercise_knows_right_from_wrong) {
+BOOST_AUTO_TEST_CASE(each_exercise_grades_right_and_wrong_answers) {
     const std::vector<std::pair<std::string, std::string>> wrong{{"addition", "1"},
                                                                  {"addition", "2"},
                                                                  {"two_answers", "1 2 4"},
@@ -209,7 +210,7 @@ BOOST_AUTO_TEST_CASE(each_exercise_knows_right_from_wrong) {
         BOOST_TEST(run("teach " + name + " --answer " + quoted(answer)).exit == 0, name << ", " << answer);
 }
 
-BOOST_AUTO_TEST_CASE(the_instructors_note_has_the_tools_answers) {
+BOOST_AUTO_TEST_CASE(the_notes_for_instructors_have_right_answers) {
     const std::string note = text_of("model/teach/TEACHING.md");
     static const std::regex row(R"(\| `([a-z0-9_]+)` \| `([^`]+)` \|)");
     std::set<std::string> answered;
@@ -236,7 +237,7 @@ BOOST_AUTO_TEST_CASE(drawn_additions_are_right) {
                 BOOST_TEST(mistake.empty(), lesson.name << ": " << mistake);
     }
     BOOST_TEST(additions > 30u);
-    // The judge is no friend of mistakes: a wrong digit in any place is found.
+    // The check must be able to fail: it finds a wrong digit in any place.
     const std::string drawn = draw_bits(explain({.format = Format::bfloat16}, ReductionTree::parse("(0 1)"),
                                                 parse_values(Format::bfloat16, "256 1.5", 2))
                                             .steps.front());
@@ -258,7 +259,7 @@ BOOST_AUTO_TEST_CASE(any_addition_can_be_drawn) {
     Random random(8);
     std::size_t additions = 0;
     const ReductionTree tree = ReductionTree::parse("(0 1)");
-    // float64's digits do not fit a double's sum; the others' do, as long as they are not too far apart.
+    // The digits of float64 do not fit into a double's sum; those of the others do, if they are not too far apart.
     for (const Format format :
          {Format::bfloat16, Format::float16, Format::float32, Format::float8_e4m3, Format::float8_e5m2})
         for (int i = 0; i < 4000; ++i) {
@@ -272,10 +273,11 @@ BOOST_AUTO_TEST_CASE(any_addition_can_be_drawn) {
             }
             for (const std::string& mistake : mistakes_in(drawn, additions))
                 BOOST_TEST(mistake.empty(), name(format) << ": " << mistake << "\n" << drawn);
-            // Guard and sticky say what the rounding's own words say.
+            // Guard and sticky agree with the text of the rounding.
             const Rounding rounding = rounding_of_sum(format, values[0], values[1]);
-            BOOST_TEST((rounding.way == Rounding::Way::exact) == (step.rounding == "exact"), step.rounding << drawn);
-            const bool tie = rounding.way == Rounding::Way::cut_at_tie || rounding.way == Rounding::Way::raised_at_tie;
+            BOOST_TEST((rounding.kind == Rounding::Kind::exact) == (step.rounding == "exact"), step.rounding << drawn);
+            const bool tie = rounding.kind == Rounding::Kind::truncated_at_tie ||
+                             rounding.kind == Rounding::Kind::incremented_at_tie;
             BOOST_TEST(tie == (step.rounding.find("tie") != std::string::npos), step.rounding << drawn);
         }
     BOOST_TEST(additions > 15000u);
@@ -293,7 +295,7 @@ BOOST_AUTO_TEST_CASE(sum_eval_explains_by_the_same_figures) {
 
 // --- At a terminal ---
 
-/// A program on a terminal of its own, as a person sees it.
+/// A program on its own pseudo-terminal.
 class Terminal {
 public:
     explicit Terminal(const char* lesson) {
@@ -310,7 +312,7 @@ public:
     Terminal(const Terminal&) = delete;
     Terminal& operator=(const Terminal&) = delete;
 
-    /// What is shown up to and with `text`; ends where nothing comes for a while.
+    /// The output up to and including `text`; stops when there is no output for a while.
     std::string until(const std::string& text) {
         std::string shown;
         pollfd ready{screen_, POLLIN, 0};
@@ -371,7 +373,7 @@ std::vector<std::uint8_t> from_base64(const std::string& text) {
     return bytes;
 }
 
-BOOST_AUTO_TEST_CASE(the_page_holds_the_engines_sums) {
+BOOST_AUTO_TEST_CASE(the_page_has_the_models_sums) {
     const Json data = teach_data(all(), {});
     std::size_t float8 = 0, pairs_seen = 0;
     for (const Json& each : data["formats"]) {
@@ -413,7 +415,7 @@ BOOST_AUTO_TEST_CASE(the_page_holds_the_engines_sums) {
     BOOST_TEST(trees == 6u * (2 + 3 + 4 + 5 + 6 + 7 + 8));
 }
 
-BOOST_AUTO_TEST_CASE(what_lessons_show_on_the_page_is_what_they_say) {
+BOOST_AUTO_TEST_CASE(demonstrations_on_the_page_agree_with_the_lessons) {
     const Json data = teach_data(all(), {});
     std::size_t shown = 0;
     for (const Lesson& lesson : all()) {
@@ -428,7 +430,7 @@ BOOST_AUTO_TEST_CASE(what_lessons_show_on_the_page_is_what_they_say) {
             const std::string tree = owners[static_cast<std::size_t>(owner)]["tree"].get<std::string>();
             return sum_of(example.format, ReductionTree::parse(tree), example.values);
         };
-        // A moved token shows; one root and rank order are the two that do not care.
+        // A moved token changes the sum, except with fixed_root and in rank order.
         const bool moves = example.scheme != "fixed_root" && example.scheme != "gather_ordered";
         BOOST_TEST((sum(example.before) != sum(example.after)) == moves, lesson.name);
     }
@@ -439,18 +441,18 @@ BOOST_AUTO_TEST_CASE(the_page_is_one_small_file) {
     const std::string page = teach_page(all(), {});
     BOOST_TEST(page.size() < 1u << 20);
     BOOST_TEST(page.starts_with("<!doctype html>"));
-    BOOST_TEST(page.find("DATA_OF_THE_ENGINE") == std::string::npos);
+    BOOST_TEST(page.find("PAGE_DATA") == std::string::npos);
     for (const char* loading : {"src=", "href=\"http", "@import", "fetch(", "XMLHttpRequest"})
         BOOST_TEST(page.find(loading) == std::string::npos, loading);
 }
 
-BOOST_AUTO_TEST_CASE(the_program_writes_it_with_values_of_ones_own) {
+BOOST_AUTO_TEST_CASE(the_program_writes_it_with_given_values) {
     const std::string file =
         (std::filesystem::temp_directory_path() / fmt::format("teach-{}.html", ::getpid())).string();
     const Outcome outcome = run("teach --html " + file + " --dtype float16 --values '0.1 0.2 100,-100' --ranks 4");
     BOOST_TEST(outcome.exit == 0, outcome.err);
     const std::string page = read_file(file);
-    BOOST_TEST(page.find("\"as given\"") != std::string::npos);
+    BOOST_TEST(page.find("\"given values\"") != std::string::npos);
     std::filesystem::remove(file);
     BOOST_TEST(run("teach --html - --ranks 3").out.starts_with("<!doctype html>"));
     const Json told = Json::parse(run("teach ties --json -").out);

@@ -1,4 +1,4 @@
-// Values that tell orders apart, for small trees all of them, for large ones some.
+// Values that separate orders: for all pairs of small trees and some large ones.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE witness
 #include "model/sum/witness.hpp"
@@ -27,27 +27,27 @@ BOOST_AUTO_TEST_CASE(every_pair_of_small_trees) {
     BOOST_TEST(told == 3u * 2 + 15u * 14 + 105u * 104);
 }
 
-BOOST_AUTO_TEST_CASE(swapped_operands_are_no_difference) {
+BOOST_AUTO_TEST_CASE(swapped_operands_are_the_same_order) {
     BOOST_TEST(!separating_witness(ReductionTree::parse("((0 1) (2 3))"), ReductionTree::parse("((3 2) (1 0))"),
                                    Format::float32));
 }
 
-BOOST_AUTO_TEST_CASE(integers_cannot_tell) {
+BOOST_AUTO_TEST_CASE(integers_have_no_witness) {
     BOOST_TEST(
         !separating_witness(ReductionTree::parse("((0 1) 2)"), ReductionTree::parse("(0 (1 2))"), Format::int32));
 }
 
-BOOST_AUTO_TEST_CASE(the_power_is_the_least_that_swallows_on_both_sides) {
+BOOST_AUTO_TEST_CASE(the_threshold_is_the_smallest_power_that_absorbs_both_signs) {
     for (const Format format : float_formats) {
         const FormatTraits& t = traits(format);
         const HopArithmetic arithmetic(format);
-        const auto swallows = [&](Bits power) {
+        const auto absorbs = [&](Bits power) {
             return arithmetic.add(power, t.one()) == power &&
                    arithmetic.add(power | t.sign(), t.one()) == (power | t.sign());
         };
         const Bits power = absorption_threshold(format);
-        BOOST_TEST(swallows(power), name(format));
-        BOOST_TEST(!swallows(power - (Bits{1} << t.fraction_bits)), name(format));
+        BOOST_TEST(absorbs(power), name(format));
+        BOOST_TEST(!absorbs(power - (Bits{1} << t.fraction_bits)), name(format));
     }
 }
 

@@ -18,38 +18,39 @@ using namespace samesum;
 namespace code = gpu::indexing;
 
 BOOST_AUTO_TEST_CASE(a_lemma_computes_what_the_code_does) {
-    Lemma lemma("deal");
-    const auto cells = lemma.natural("cells"), whole = lemma.natural("whole"), room = lemma.natural("room");
-    const auto channel = lemma.natural("channel"), max = lemma.natural("most");
-    const auto dealt =
-        lemma.code("deal", [&] { return channel_split::channel_split(cells, whole, room, channel, max); });
+    Lemma lemma("split");
+    const auto cells = lemma.natural("cells"), full_channel = lemma.natural("full_channel"),
+               fitting = lemma.natural("fitting");
+    const auto channel = lemma.natural("channel"), max = lemma.natural("max_channels");
+    const auto split = lemma.code(
+        "split_cells", [&] { return channel_split::split_cells(cells, full_channel, fitting, channel, max); });
     lemma.assume("a_channel", channel < max);
-    lemma.show("low", dealt.low == lemma.natural("expected_low"));
-    lemma.show("middle", dealt.middle == lemma.natural("expected_middle"));
-    lemma.show("full", dealt.full == lemma.natural("expected_full"));
-    lemma.show("high", dealt.high == lemma.natural("expected_high"));
+    lemma.show("lo", split.cells_lo == lemma.natural("expected_lo"));
+    lemma.show("mid", split.mid_channels == lemma.natural("expected_mid"));
+    lemma.show("per_channel", split.cells_per_channel == lemma.natural("expected_per_channel"));
+    lemma.show("hi", split.cells_hi == lemma.natural("expected_hi"));
     lemma.show("spaced", code::spaced(cells) == lemma.natural("expected_spaced"));
-    lemma.show("lines", code::tile_lines_of(cells, room, max) == lemma.natural("expected_lines"));
+    lemma.show("lines", code::tile_lines_of(cells, fitting, max) == lemma.natural("expected_lines"));
     Random random(5);
     for (int i = 0; i < 2000; ++i) {
         Assignment v;
         v["cells"] = 1 + random.below(900);
-        v["whole"] = 1 + random.below(60);
-        v["room"] = 1 + random.below(9);
+        v["full_channel"] = 1 + random.below(60);
+        v["fitting"] = 1 + random.below(9);
         v["channel"] = random.below(9);
-        v["most"] = 1 + random.below(12);
-        const bool assumed = v["channel"] < v["most"];
+        v["max_channels"] = 1 + random.below(12);
+        const bool assumed = v["channel"] < v["max_channels"];
         if (assumed) {
-            const auto computed =
-                channel_split::channel_split<std::uint64_t>(v["cells"], v["whole"], v["room"], v["channel"], v["most"]);
-            v["expected_low"] = computed.low;
-            v["expected_middle"] = computed.middle;
-            v["expected_full"] = computed.full;
-            v["expected_high"] = computed.high;
+            const auto computed = channel_split::split_cells<std::uint64_t>(v["cells"], v["full_channel"], v["fitting"],
+                                                                            v["channel"], v["max_channels"]);
+            v["expected_lo"] = computed.cells_lo;
+            v["expected_mid"] = computed.mid_channels;
+            v["expected_per_channel"] = computed.cells_per_channel;
+            v["expected_hi"] = computed.cells_hi;
         }
         v["expected_spaced"] = code::spaced(v["cells"]);
-        v["expected_lines"] = code::tile_lines_of(v["cells"], v["room"], v["most"]);
-        for (const char* each : {"expected_low", "expected_middle", "expected_full", "expected_high"}) v[each] += 0;
+        v["expected_lines"] = code::tile_lines_of(v["cells"], v["fitting"], v["max_channels"]);
+        for (const char* each : {"expected_lo", "expected_mid", "expected_per_channel", "expected_hi"}) v[each] += 0;
         const auto values = lemma.evaluate(v);
         BOOST_REQUIRE(values);
         BOOST_TEST(values->assumptions_hold == assumed);
@@ -62,18 +63,18 @@ BOOST_AUTO_TEST_CASE(a_lemma_computes_what_the_code_does) {
 BOOST_AUTO_TEST_CASE(words_are_of_32_bits) {
     Lemma lemma("links", Numbers::words);
     const auto nodes = lemma.natural("nodes"), node = lemma.natural("node");
-    lemma.show("parent", trees::parent(nodes, node) == lemma.natural("expected_parent"));
-    lemma.show("left", trees::left_child(nodes, node) == lemma.natural("expected_left"));
-    lemma.show("right", trees::right_child(nodes, node) == lemma.natural("expected_right"));
+    lemma.show("parent", tree_index::parent(nodes, node) == lemma.natural("expected_parent"));
+    lemma.show("left", tree_index::left_child(nodes, node) == lemma.natural("expected_left"));
+    lemma.show("right", tree_index::right_child(nodes, node) == lemma.natural("expected_right"));
     Random random(6);
     for (int i = 0; i < 2000; ++i) {
         const auto n = static_cast<std::uint32_t>(1 + random.below(i % 2 ? 40 : std::uint64_t{1} << 31));
         const auto at = static_cast<std::uint32_t>(random.below(n));
         const auto values = lemma.evaluate({{"nodes", n},
                                             {"node", at},
-                                            {"expected_parent", trees::parent(n, at)},
-                                            {"expected_left", trees::left_child(n, at)},
-                                            {"expected_right", trees::right_child(n, at)}});
+                                            {"expected_parent", tree_index::parent(n, at)},
+                                            {"expected_left", tree_index::left_child(n, at)},
+                                            {"expected_right", tree_index::right_child(n, at)}});
         BOOST_REQUIRE(values);
         BOOST_TEST(!values->fails, n << " nodes, node " << at << ": " << values->fails.value_or(""));
     }
@@ -100,7 +101,7 @@ BOOST_AUTO_TEST_CASE(a_change_that_matters_to_no_lemma_is_named) {
     const Obligation obligation{.name = "planted",
                                 .sentence = {},
                                 .scope = {},
-                                .statements = Lemma::planted(lemmas, 1000),
+                                .statements = Lemma::mutations(lemmas, 1000),
                                 .settled = Obligation::Settled::by_every_example};
     BOOST_TEST(obligation.statements.size() == 2u);
     const Evidence evidence = discharge(obligation, 10);

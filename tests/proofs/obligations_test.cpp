@@ -31,10 +31,10 @@ Statement integers(std::string goal, std::vector<Assumption> assumptions = {}) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(all_come_out_as_claimed) {
-    std::vector<Inquiry> inquiries;
-    for (const Obligation& obligation : selected({})) inquiries.push_back(inquiry(obligation, 30));
-    const std::vector<Evidence> ledger = inquire(inquiries, 2);
-    BOOST_TEST(ledger.size() == inquiries.size());
+    std::vector<LedgerJob> jobs;
+    for (const Obligation& obligation : selected({})) jobs.push_back(ledger_job(obligation, 30));
+    const std::vector<Evidence> ledger = run_ledger_jobs(jobs, 2);
+    BOOST_TEST(ledger.size() == jobs.size());
     for (const Evidence& line : ledger) {
         BOOST_TEST(line.as_claimed(),
                    line.claim << " (" << line.scope << "): " << name(line.verdict) << ", " << line.detail);
@@ -45,9 +45,9 @@ BOOST_AUTO_TEST_CASE(all_come_out_as_claimed) {
 
 BOOST_AUTO_TEST_CASE(the_scenario_comes_out_as_claimed_for_other_seeds) {
     for (const std::uint64_t seed : {std::uint64_t{2}, std::uint64_t{77}}) {
-        const std::vector<Inquiry> inquiries = scenario_inquiries(seed);
-        BOOST_TEST(inquiries.size() >= 8u);
-        for (const Evidence& line : inquire(inquiries, 2)) {
+        const std::vector<LedgerJob> jobs = scenario_jobs(seed);
+        BOOST_TEST(jobs.size() >= 8u);
+        for (const Evidence& line : run_ledger_jobs(jobs, 2)) {
             BOOST_TEST(line.as_claimed(), line.claim << ": " << line.detail << line.witness);
             if (line.expected == Verdict::refuted) {
                 BOOST_TEST(line.witness.find("0x3f80") != std::string::npos);
@@ -69,9 +69,9 @@ BOOST_AUTO_TEST_CASE(nothing_weak_comes_out_green) {
     confirmed.confirm = [](const Assignment& v) { return "x = " + std::to_string(v.at("x")); };
     Statement doubted = confirmed;
     doubted.confirm = [](const Assignment&) { return std::string(); };
-    Obligation empty_world{.name = "empty", .sentence = {}, .scope = {}, .exhaust = [] { return Exhausted{}; }};
+    Obligation empty_world{.name = "empty", .sentence = {}, .scope = {}, .enumerate = [] { return Enumeration{}; }};
     Obligation mixed = lone(integers("(=> (< x 3) (< x 5))"));
-    mixed.exhaust = [] { return Exhausted{1, "a case"}; };
+    mixed.enumerate = [] { return Enumeration{1, "a case"}; };
     Obligation by_example = lone(integers("(=> (< x 3) (< x 5))"));
     by_example.settled = Obligation::Settled::by_example;
     const std::vector<Case> cases{
@@ -81,7 +81,10 @@ BOOST_AUTO_TEST_CASE(nothing_weak_comes_out_green) {
         {"one that nobody can re-evaluate", lone(integers("(< x 5)")), Verdict::inconclusive, "does not confirm"},
         {"contradictory assumptions", lone(integers("false", {{"a", {"(< x 1)"}}, {"b", {"(> x 1)"}}})),
          Verdict::inconclusive, "cannot all hold"},
-        {"nothing asked", {.name = "nothing", .sentence = {}, .scope = {}}, Verdict::inconclusive, "nothing is asked"},
+        {"nothing asked",
+         {.name = "nothing", .sentence = {}, .scope = {}},
+         Verdict::inconclusive,
+         "no statement and no enumeration"},
         {"no case", empty_world, Verdict::inconclusive, "no case"},
         {"a proof beside a refuting case", mixed, Verdict::refuted, ""},
         {"an example that is not there", by_example, Verdict::refuted, ""},
@@ -95,13 +98,13 @@ BOOST_AUTO_TEST_CASE(nothing_weak_comes_out_green) {
 
 BOOST_AUTO_TEST_CASE(a_lost_child_is_a_line_of_the_ledger) {
     Obligation crashing{
-        .name = "crashing", .sentence = {}, .scope = {}, .exhaust = []() -> Exhausted { std::abort(); }};
-    Obligation hanging{.name = "hanging", .sentence = {}, .scope = {}, .exhaust = []() -> Exhausted {
+        .name = "crashing", .sentence = {}, .scope = {}, .enumerate = []() -> Enumeration { std::abort(); }};
+    Obligation hanging{.name = "hanging", .sentence = {}, .scope = {}, .enumerate = []() -> Enumeration {
                            for (volatile bool forever = true; forever;) continue;
                            return {};
                        }};
-    const std::vector<Inquiry> inquiries{inquiry(crashing, 0.3), inquiry(hanging, 0.3)};
-    const std::vector<Evidence> ledger = inquire(inquiries, 2);
+    const std::vector<LedgerJob> jobs{ledger_job(crashing, 0.3), ledger_job(hanging, 0.3)};
+    const std::vector<Evidence> ledger = run_ledger_jobs(jobs, 2);
     BOOST_TEST(ledger.size() == 2u);
     for (const Evidence& line : ledger) BOOST_TEST((line.verdict == Verdict::inconclusive), line.claim);
     BOOST_TEST(ledger[0].detail.find("signal") != std::string::npos);
@@ -128,7 +131,7 @@ BOOST_AUTO_TEST_CASE(names) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(exported_questions_read_back_with_their_status) {
+BOOST_AUTO_TEST_CASE(exported_queries_read_back_with_their_status) {
     std::set<std::string> files;
     std::size_t asked = 0;
     for (const Obligation& obligation : selected({}, true))
@@ -139,7 +142,7 @@ BOOST_AUTO_TEST_CASE(exported_questions_read_back_with_their_status) {
             BOOST_TEST(script.text.ends_with("(check-sat)\n"));
             if (obligation.slow || script.expected == SatResult::unknown) continue;
             ++asked;
-            BOOST_TEST((check({script.text, {}}, 30).satisfiable == script.expected), script.name);
+            BOOST_TEST((check({script.text, {}}, 30).result == script.expected), script.name);
         }
     BOOST_TEST(asked > 30u);
 }

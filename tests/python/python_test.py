@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-# The Python package against the command line: the same questions through both doors must give the same bits and trees.
+# The Python package against the command line: both must give the same bits and trees.
 # SPDX-License-Identifier: Apache-2.0
 #
 # python_test.py [pytest's words]: runs itself under pytest. Exit 77, a skip, where a package is missing; with
 # SAMESUM_STRICT set that is a failure. SAMESUM_MODEL names the program samesum-model, SAMESUM_BINARY_DIR the build.
-# What drives torch needs a torch, and is skipped without; it works on no GPU, so a stand-in takes the library's place.
+# Tests of samesum.torch need torch and are skipped without; they need no GPU: a stand-in replaces the library.
 import contextlib
 import ctypes
 import importlib.util
@@ -57,7 +57,7 @@ def command(*words, text=None):
 
 
 def flags(keywords):
-    """The command line that asks what predict() is asked with these keywords."""
+    """The command line that is the same as predict() with these keywords."""
     names = {"algorithm": "algo", "protocol": "proto"}
     words = []
     for key, value in keywords.items():
@@ -95,6 +95,8 @@ CALLS = [
          algorithm="nvls", protocol="simple"),
     dict(collective="all_reduce", count=4000, ranks=4, ranks_per_node=4, channels=8, symmetric="AllReduce_AGxLL_R",
          blocks=4),
+    dict(collective="reduce", count=30000, graph=str(SOURCE / "tests/golden/graphs/reversed-second-channel.xml"),
+         ranks=8, algorithm="ring", protocol="ll"),
 ]
 
 
@@ -109,6 +111,7 @@ def test_predict_is_order_show(keywords):
     assert len(call) == len(shown["segments"]) > 0
     assert [re.sub("[-_]", "", each) for each in call.assumptions] == [
         re.sub("[-_]", "", each) for each in shown["assumptions"]]
+    assert not any("--" in each for each in call.assumptions)  # inputs are named by their keywords
     for segment in call[:5]:
         if segment.tree is None:
             with pytest.raises(samesum.Inconclusive):
@@ -233,7 +236,7 @@ def test_combine_is_its_calls():
 # --- Arrays of every kind ---
 
 
-def test_every_door_for_arrays_gives_the_same_bits():
+def test_every_kind_of_array_gives_the_same_bits():
     values = np.random.default_rng(3).standard_normal((4, 3, 50))
     for dtype in ("float16", "float32", "float64"):
         partials = values.astype(dtype)
@@ -274,11 +277,11 @@ def test_tensors_of_torch():
         assert (samesum.evaluate("ring:3", list(partials), dtype=kind) == expected).all()
         assert (samesum.evaluate("ring:3", partials.transpose(1, 2).contiguous().transpose(1, 2)) == expected).all()
         samesum.assert_same_bits(partials, partials.clone())
-    with pytest.raises(ValueError, match="complex64: no format that NCCL adds in"):
+    with pytest.raises(ValueError, match="complex64: not a format that NCCL adds in"):
         samesum.evaluate("chain", torch.zeros(2, 4, dtype=torch.complex64), dtype="float64")
 
 
-# --- Can a test see the order? ---
+# --- Can a test reveal the order? ---
 
 
 def test_mask_is_sum_mask(tmp_path):
@@ -326,11 +329,11 @@ def test_assertions_for_tests_can_fail():
         samesum.assert_same_bits(a, b, dtype="float16", partials=partials)
 
 
-# --- What is behind a difference? ---
+# --- Order change or defect? ---
 
 
 def check_evidence(found, a, b, partials, dtype):
-    """Every tree that is named makes the bits that it is named for."""
+    """Every tree that is named gives the bits that it is named for."""
     flat = partials.reshape(len(partials), -1)
     assert found.evidence
     for evidence in found.evidence:
@@ -371,7 +374,7 @@ def test_differences_are_explained(dtype):
     assert found.rounding_a == found.rounding_b == "per_hop"
     found = samesum.explain_difference(chain, flipped, partials=partials, dtype=dtype)
     assert found.evidence[0].element == 250 and found.evidence[0].defect_in == ("b",) and found.evidence[0].nearest
-    # The command line's word on the same element.
+    # The command line decides the same about this element.
     told = json.loads(command("sum", "reachable", "--dtype", dtype, "--values",
                               " ".join(hex(int(bits)) for bits in partials[:, 2, 50]),
                               "--result", hex(int(flipped[2, 50])), "--json", "-"))
@@ -425,44 +428,51 @@ def test_what_cannot_be_told_is_inconclusive():
 PARTIALS = np.ones((4, 8), np.float16)
 WRONG = [
     (lambda: samesum.predict("reduce", count=4), "ranks is missing (or rings, log, graph)"),
-    (lambda: samesum.predict("reduce", count=4, ranks=4), "the rings are not known: ranks_per_node 1"),
-    (lambda: samesum.predict("reduce", count=4, ranks=4, ranks_per_node=1), "give algorithm and protocol, or log"),
+    (lambda: samesum.predict("reduce", count=4, ranks=4), "the rings are not known: expected ranks_per_node 1"),
+    (lambda: samesum.predict("reduce", count=4, ranks=4, ranks_per_node=1), "expected algorithm and protocol, log"),
     (lambda: samesum.predict("gather", count=4, ranks=4, ranks_per_node=1), "gather"),
     (lambda: samesum.predict("reduce", count="4y", ranks=4, ranks_per_node=1), "count '4y'"),
     (lambda: samesum.predict("reduce", count=4, ranks=4, ranks_per_node=1, root=4), "root 4 is not a rank"),
     (lambda: samesum.predict("reduce", count=4, ranks=4, rings=[[0, 1, 2]]), "ranks 4, but rings has 3"),
     (lambda: samesum.predict("reduce", count=4, ranks=4, dtype="float17"), "float17"),
+    (lambda: samesum.predict("reduce", count=4, ranks="four"), "ranks 'four': expected a whole number"),
+    (lambda: samesum.predict("reduce", count=4, ranks=2**40), "ranks 1099511627776: expected a whole number"),
+    (lambda: samesum.predict("reduce", count=4, rings=[[0, None]]), "rings None: expected a whole number"),
+    (lambda: samesum.predict("reduce", count=4, ranks=4, ranks_per_node=1, machine="fast"), "machine: 'fast'"),
+    (lambda: samesum.predict("all_reduce", count=4, ranks=4, ranks_per_node=1, root=0), "root goes with collective"),
+    (lambda: samesum.predict("reduce", count=4, ranks=4, ranks_per_node=4, channels=99), "channels 99: expected 1"),
+    (lambda: samesum.same_order("chain", "chain"), "'chain' needs ranks"),
     (lambda: samesum.predict("reduce", count=4, log="no\nlog\n"), "log: no 'NCCL INFO' line"),
     (lambda: samesum.predict("reduce", count=4, log="/nonexistent"), "/nonexistent"),
-    (lambda: samesum.evaluate("((0 1) 2)", PARTIALS), "adds 3 values; 4 would be right"),
-    (lambda: samesum.evaluate("ring:4", PARTIALS), "'ring:4' is no order of 4 ranks"),
+    (lambda: samesum.evaluate("((0 1) 2)", PARTIALS), "adds 3 values: expected 4"),
+    (lambda: samesum.evaluate("ring:4", PARTIALS), "'ring:4' is not an order of 4 ranks"),
     (lambda: samesum.evaluate((0, 1, 2), PARTIALS), "nested pairs"),
     (lambda: samesum.evaluate("chain", PARTIALS, rounding="twice"), "twice"),
     (lambda: samesum.evaluate("chain", PARTIALS, rounding="exact", op="max"), "rounding 'exact' is for sums"),
-    (lambda: samesum.evaluate("chain", PARTIALS, dtype="bfloat16"), "partials is float16; dtype='bfloat16'"),
-    (lambda: samesum.evaluate("chain", PARTIALS.view(np.uint16)), "bit patterns of which format? dtype="),
-    (lambda: samesum.evaluate("chain", PARTIALS.astype(int), dtype="bfloat16"), "bit patterns would be uint16"),
-    (lambda: samesum.evaluate("chain", PARTIALS.astype(complex)), "complex128: no format that NCCL adds in"),
+    (lambda: samesum.evaluate("chain", PARTIALS, dtype="bfloat16"), "partials is float16; not dtype='bfloat16'"),
+    (lambda: samesum.evaluate("chain", PARTIALS.view(np.uint16)), "bit patterns of several formats: expected dtype="),
+    (lambda: samesum.evaluate("chain", PARTIALS.astype(int), dtype="bfloat16"), "bit patterns in uint16"),
+    (lambda: samesum.evaluate("chain", PARTIALS.astype(complex)), "complex128: not a format that NCCL adds in"),
     (lambda: samesum.evaluate("chain", [PARTIALS[0], PARTIALS[1, :4]]), "partials[1] is float16 [4]"),
     (lambda: samesum.evaluate("chain", [[1, 2], [3, 4]]), "needs dtype="),
-    (lambda: samesum.evaluate("chain", np.float16(1)), "[ranks, elements] would be right"),
+    (lambda: samesum.evaluate("chain", np.float16(1)), "expected [ranks, elements]"),
     (lambda: samesum.evaluate(samesum.predict(**CALLS[0]), PARTIALS), "partials are float16; the call adds bfloat16"),
-    (lambda: samesum.combine("fixed_root", PARTIALS), "[ranks, rows, hidden] would be right"),
+    (lambda: samesum.combine("fixed_root", PARTIALS), "expected [ranks, rows, hidden]"),
     (lambda: samesum.combine("fixed_root", PARTIALS[:, None]), "1 rows do not divide among 4 ranks"),
     (lambda: samesum.combine("fixed_root", PARTIALS[:, None], sizes=[1, 1, 0, 0]), "sum to 2 rows; partials have 1"),
     (lambda: samesum.combine("fixed_root", PARTIALS[:, None], sizes=[1, 0, 0, 0]), "the rings are not known"),
     (lambda: samesum.combine("direct", PARTIALS[:, None], sizes=[1, 0, 0, 0], ranks_per_node=1), "unknown scheme"),
     (lambda: samesum.combine("exact", PARTIALS[:, None], sizes=[1, 0, 0, 0], accumulation="fp32_once"),
      "exact takes per_hop"),
-    (lambda: samesum.combine("exact", PARTIALS[:, None], sizes=[1, 0, 0, 0], by_node=2), "exact knows no nodes"),
+    (lambda: samesum.combine("exact", PARTIALS[:, None], sizes=[1, 0, 0, 0], by_node=2), "not with exact"),
     (lambda: samesum.combine("exact", PARTIALS[:, None], sizes=[1, 0, 0, 0], root=2), "exact has none"),
-    (lambda: samesum.combine("fixed_root", PARTIALS[:, None], sizes=[1, 0, 0, 0], root=4), "root 4 is no rank"),
+    (lambda: samesum.combine("fixed_root", PARTIALS[:, None], sizes=[1, 0, 0, 0], root=4), "root 4 is not a rank"),
     (lambda: samesum.combine("direct_ordered", PARTIALS[:, None], sizes=[1, 0, 0, 0], by_node=3), "nodes of 3"),
     (lambda: samesum.mask(PARTIALS, before="chain"), "before and after go together"),
-    (lambda: samesum.mask(PARTIALS, shape="ring"), "shape 'ring'; one of: any, chain"),
+    (lambda: samesum.mask(PARTIALS, shape="ring"), "shape 'ring': expected any or chain"),
     (lambda: samesum.explain_difference(PARTIALS[0], PARTIALS[0, :4], partials=PARTIALS), "b has shape [4]"),
     (lambda: samesum.explain_difference(PARTIALS[0], np.ones(8, np.float32), partials=PARTIALS), "b is float32"),
-    (lambda: samesum.assert_same_bits(PARTIALS[:0], PARTIALS[:0]), "comparing nothing shows nothing"),
+    (lambda: samesum.assert_same_bits(PARTIALS[:0], PARTIALS[:0]), "a and b hold no element"),
     (lambda: samesum.same_order("((0 1) 2)", "((0 1)"), "((0 1)"),
 ]
 

@@ -1,4 +1,4 @@
-// A judge of arithmetic that shares no code with the model: exact integers of Boost.Multiprecision and a search for the
+// Reference arithmetic that shares no code with the model: exact integers of Boost.Multiprecision and a search for the
 // nearest pattern.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -24,13 +24,14 @@ inline Dyadic operator+(const Dyadic& a, const Dyadic& b) {
 inline Dyadic operator*(const Dyadic& a, const Dyadic& b) {
     return {a.significand * b.significand, a.exponent + b.exponent};
 }
-/// Negative, zero or positive as a - b is.
+/// The sign of a - b.
 inline int compare(const Dyadic& a, const Dyadic& b) {
     const Dyadic difference = a + Dyadic{-b.significand, b.exponent};
     return difference.significand.sign();
 }
 
-/// The value of a finite magnitude pattern, also of the one behind the largest (where the next number would lie).
+/// The value of a finite magnitude pattern, or of the pattern after the largest: the next value of an unbounded
+/// exponent.
 inline Dyadic magnitude_value(Format format, Bits magnitude) {
     const FormatTraits& t = traits(format);
     const Bits hidden = Bits{1} << t.fraction_bits;
@@ -47,14 +48,14 @@ inline Dyadic value(Format format, Bits bits) {
     return result;
 }
 
-/// The nearest pattern, ties to the even one, found by bisection. `saturates`: overflow gives the largest value.
-/// A zero takes `zero_sign`.
+/// The nearest pattern, ties to even, by bisection. `saturates`: overflow gives the largest value. A zero has the sign
+/// `zero_sign`.
 inline Bits nearest(Format format, const Dyadic& exact, bool saturates, Bits zero_sign = 0) {
     const FormatTraits& t = traits(format);
     if (exact.significand == 0) return zero_sign;
     const Bits sign = exact.significand < 0 ? t.sign() : 0;
     const Dyadic x{abs(exact.significand), exact.exponent};
-    Bits low = 0, high = t.largest() + 1;  // value(low) <= x; high is beyond x, or where the next number would lie
+    Bits low = 0, high = t.largest() + 1;  // value(low) <= x < value(high)
     if (compare(x, magnitude_value(format, high)) >= 0) return sign | (saturates ? t.largest() : t.infinity());
     while (high - low > 1) {
         const Bits middle = low + (high - low) / 2;

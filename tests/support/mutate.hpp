@@ -1,4 +1,4 @@
-// Text mutated from seeds, the same on every machine: a parser may refuse it in one line, and nothing else.
+// Text mutated from seeds, the same on every machine: a parser may accept it or reject it with a one-line error.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -54,7 +54,7 @@ struct Mutator {
     }
 };
 
-/// Runs `parse` on `cases` mutants; returns how many it took and how many it refused.
+/// Runs `parse` on `cases` mutants; returns the numbers of accepted and rejected mutants.
 template <class Parse>
 std::pair<int, int> mutate(const std::vector<std::string>& seeds, std::uint64_t seed, int cases, Parse&& parse) {
     Mutator mutator{seed};

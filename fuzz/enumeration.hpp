@@ -1,4 +1,4 @@
-// Worlds small enough to be tried whole: there, nothing is left to chance.
+// Exhaustive enumerations: sets of inputs small enough to try completely.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,15 +15,16 @@ namespace samesum::fuzz {
 [[nodiscard]] Evidence every_owner_assignment(Backend& backend, int tokens);
 /// Every sizes vector of up to `total` rows on 4 ranks: every row arrives, once, with the bits of its own partials.
 [[nodiscard]] Evidence every_sizes_vector(Backend& backend, int total);
-/// Every tree of up to `leaves` leaves reads back, is its own canonical form, and is told from rank order by a witness.
+/// Every tree of up to `leaves` leaves reads back, is its own canonical form, and is distinguished from rank order by a
+/// witness.
 [[nodiscard]] Evidence every_tree(int leaves);
 /// Every pair of float8 values: addition commutes, and is the exact sum rounded once.
 [[nodiscard]] Evidence every_float8_pair();
 /// Every three float8 values in every order: the exact sum does not depend on it, the sum by additions does.
 [[nodiscard]] Evidence every_float8_triple();
 
-/// On the model `some` is a second's work and `all` a few more; on real ranks seconds and minutes.
-enum class Worlds : std::uint8_t { none, some, all };
-[[nodiscard]] std::vector<Evidence> small_worlds(Backend& backend, Worlds which);
+/// How much to enumerate: `some` takes a second on the model, seconds on real ranks; `all` a few seconds, or minutes.
+enum class Enumeration : std::uint8_t { none, some, all };
+[[nodiscard]] std::vector<Evidence> enumerate(Backend& backend, Enumeration which);
 
 }  // namespace samesum::fuzz

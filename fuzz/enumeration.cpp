@@ -1,6 +1,6 @@
-// Each world counts what it visits, and how often what it looks for could have shown.
+// Each enumeration counts its cases, and how many of them could have revealed a mistake.
 // SPDX-License-Identifier: Apache-2.0
-#include "fuzz/small_worlds.hpp"
+#include "fuzz/enumeration.hpp"
 
 #include <fmt/format.h>
 
@@ -25,10 +25,10 @@ namespace {
 constexpr std::uint64_t hidden = 2;
 constexpr Format format = Format::bfloat16;
 
-/// Counts, remembers the first failure, and turns into a line of the ledger.
-class Visit {
+/// Counts cases and checks, keeps the first failure, and makes the line of the ledger.
+class CaseCounter {
 public:
-    Visit(std::string claim, std::string sentence, std::string scope)
+    CaseCounter(std::string claim, std::string sentence, std::string scope)
         : evidence_{.claim = std::move(claim),
                     .sentence = std::move(sentence),
                     .scope = std::move(scope),
@@ -51,7 +51,7 @@ public:
     void one_more() { ++visited_; }
     void more(std::uint64_t number) { visited_ += number; }
 
-    /// `telling`: how often a mistake could have shown; 0 makes the line vacuous.
+    /// `order_sensitive`: how often a mistake could have shown; 0 makes the line vacuous.
     [[nodiscard]] Evidence decided(std::uint64_t order_sensitive, std::string_view of_what) {
         evidence_.verdict = failures_ > 0 ? Verdict::refuted : Verdict::upheld;
         evidence_.decided_by = fmt::format("exhausted {}", visited_);
@@ -76,30 +76,30 @@ Bits partial(int token, int rank, std::uint64_t column) {
         .spread(format, 6);
 }
 
-/// The ranks as they are, or as a model may have them.
-struct Place {
+/// The communicator of the open ranks, or one of the model.
+struct OpenCommunicator {
     Communicator comm;
     Protocol protocol = Protocol::simple;
     std::string name;
 };
 
-Place place_of(Backend& backend, int ranks, const Ring& ring) {
-    const auto world = backend.enter_ranks(ranks);
-    if (!world) return {{.topology = Topology::from_rings(std::vector<Ring>(2, ring))}, Protocol::simple, "the model"};
-    if (!world->one_ring()) throw Inconclusive(fmt::format("{} ranks have several rings here", ranks));
-    Communicator comm{.topology = Topology::from_rings(world->rings, world->ranks_per_node), .version = world->nccl};
-    if (world->threads > 0) comm.settings.threads = comm.settings.ll128_threads = world->threads;
-    return {std::move(comm), world->protocol, backend.description()};
+OpenCommunicator communicator_of(Backend& backend, int ranks, const Ring& ring) {
+    const auto setup = backend.open_ring(ranks);
+    if (!setup) return {{.topology = Topology::from_rings(std::vector<Ring>(2, ring))}, Protocol::simple, "the model"};
+    if (!one_ring(setup->rings)) throw Inconclusive(fmt::format("{} ranks have several rings here", ranks));
+    Communicator comm{.topology = Topology::from_rings(setup->rings, setup->ranks_per_node), .version = setup->nccl};
+    if (setup->threads > 0) comm.settings.threads = comm.settings.ll128_threads = setup->threads;
+    return {std::move(comm), setup->protocol, backend.description()};
 }
 
 /// tokens[row] is the token that lies there.
-std::vector<Bits> combine_tokens(Backend& backend, Scheme scheme, const Place& place,
+std::vector<Bits> combine_tokens(Backend& backend, Scheme scheme, const OpenCommunicator& open,
                                  const std::vector<std::uint64_t>& sizes, const std::vector<int>& tokens) {
     const Request request{.scheme = scheme,
-                          .comm = place.comm,
+                          .comm = open.comm,
                           .routing = {sizes, hidden},
                           .format = format,
-                          .options = {.forced = {Algorithm::ring, place.protocol}}};
+                          .options = {.forced = {Algorithm::ring, open.protocol}}};
     std::vector<std::vector<Bits>> buffers(sizes.size());
     for (std::size_t rank = 0; rank < sizes.size(); ++rank)
         for (const int token : tokens)
@@ -124,12 +124,12 @@ Ring plain_ring(int ranks) {
     return ring;
 }
 
-/// Calls visit(vector) for each vector of so many counts below their bounds.
+/// Calls visit() for each vector of values from 0 to bound - 1.
 template <class Visitor>
-void for_each_vector(std::vector<int>& values, int bound, Visitor visit) {
+void for_each_vector(std::vector<int>& values, int bound, Visitor counter) {
     std::fill(values.begin(), values.end(), 0);
     for (;;) {
-        visit();
+        counter();
         std::size_t i = 0;
         while (i < values.size() && ++values[i] == bound) values[i++] = 0;
         if (i == values.size()) return;
@@ -139,18 +139,18 @@ void for_each_vector(std::vector<int>& values, int bound, Visitor visit) {
 }  // namespace
 
 Evidence every_owner_assignment(Backend& backend, int tokens) {
-    Visit visit("every_owner_assignment",
-                "a token's bits depend on its owner in schemes that follow it, in others on nothing",
-                fmt::format("1 to {} tokens, 1 to 4 ranks, every scheme", tokens));
+    CaseCounter counter("every_owner_assignment",
+                        "a token's bits depend on its owner in schemes that follow it, in others on nothing",
+                        fmt::format("1 to {} tokens, 1 to 4 ranks, every scheme", tokens));
     std::uint64_t order_sensitive = 0;
     for (int ranks = 1; ranks <= 4; ++ranks) {
-        const Place place = place_of(backend, ranks, plain_ring(ranks));
-        // What (scheme, token, owner) made first; owner 0 stands for all where it must not matter.
+        const OpenCommunicator open = communicator_of(backend, ranks, plain_ring(ranks));
+        // The first result of (scheme, token, owner); owner 0 stands for all owners where it must not matter.
         std::map<std::tuple<Scheme, int, int>, std::array<Bits, hidden>> first;
         for (int count = 1; count <= tokens; ++count) {
             std::vector<int> owners(static_cast<std::size_t>(count));
             for_each_vector(owners, ranks, [&] {
-                visit.one_more();
+                counter.one_more();
                 std::vector<std::uint64_t> sizes(static_cast<std::size_t>(ranks));
                 std::vector<int> order(owners.size());
                 std::iota(order.begin(), order.end(), 0);
@@ -160,14 +160,14 @@ Evidence every_owner_assignment(Backend& backend, int tokens) {
                 for (const int owner : owners) ++sizes[static_cast<std::size_t>(owner)];
                 for (const Scheme scheme : all_schemes) {
                     if (scheme == Scheme::reduce_scatter && !Routing{sizes, 1}.equal_sizes()) continue;
-                    const std::vector<Bits> result = combine_tokens(backend, scheme, place, sizes, order);
+                    const std::vector<Bits> result = combine_tokens(backend, scheme, open, sizes, order);
                     for (std::size_t row = 0; row < order.size(); ++row) {
                         const int owner = owners[static_cast<std::size_t>(order[row])];
                         const auto bits = row_of(result, row);
                         const auto& expected =
                             first.try_emplace({scheme, order[row], follows_owner(scheme) ? owner : 0}, bits)
                                 .first->second;
-                        visit.check(bits == expected, [&] {
+                        counter.check(bits == expected, [&] {
                             return fmt::format("{} of sizes {}: row {} is {}, was {}", name(scheme), str_sizes(sizes),
                                                row, hex(format, bits[0]), hex(format, expected[0]));
                         });
@@ -181,33 +181,33 @@ Evidence every_owner_assignment(Backend& backend, int tokens) {
                 order_sensitive += bits != first.at({scheme, token, 0});
         }
     }
-    return visit.decided(order_sensitive, "pairs of owners show in the bits of schemes that follow them");
+    return counter.decided(order_sensitive, "pairs of owners show in the bits of schemes that follow them");
 }
 
 Evidence every_sizes_vector(Backend& backend, int total) {
-    Visit visit("every_sizes_vector", "every row arrives once, with the sum of its own partials",
-                fmt::format("0 to {} rows on 4 ranks, every scheme", total));
-    const Place place = place_of(backend, 4, {0, 2, 1, 3});
-    const Ring ring = place.comm.topology.ring(0);
+    CaseCounter counter("every_sizes_vector", "every row arrives once, with the sum of its own partials",
+                        fmt::format("0 to {} rows on 4 ranks, every scheme", total));
+    const OpenCommunicator open = communicator_of(backend, 4, {0, 2, 1, 3});
+    const Ring ring = open.comm.topology.ring(0);
     std::uint64_t order_sensitive = 0;
     std::vector<int> sizes(4);
     std::vector<int> tokens;
     for_each_vector(sizes, total + 1, [&] {
         const int rows = std::accumulate(sizes.begin(), sizes.end(), 0);
         if (rows > total) return;
-        visit.one_more();
+        counter.one_more();
         tokens.resize(static_cast<std::size_t>(rows));
         std::iota(tokens.begin(), tokens.end(), 0);
         const Routing routing{{sizes.begin(), sizes.end()}, hidden};
         for (const Scheme scheme : all_schemes) {
             if (scheme == Scheme::reduce_scatter && !routing.equal_sizes()) continue;
-            const std::vector<Bits> result = combine_tokens(backend, scheme, place, routing.sizes, tokens);
-            visit.check(result.size() == routing.elements(), [&] {
+            const std::vector<Bits> result = combine_tokens(backend, scheme, open, routing.sizes, tokens);
+            counter.check(result.size() == routing.elements(), [&] {
                 return fmt::format("{} of sizes {}: {} elements", name(scheme), str_sizes(routing.sizes),
                                    result.size());
             });
             for (std::uint64_t row = 0; row < routing.rows(); ++row) {
-                // What the order ends at decides the sum; the additions are written out here once more.
+                // The sum depends on where the order ends; the additions are repeated here independently.
                 const bool in_rank_order = is_ordered(scheme) || scheme == Scheme::exact;
                 const int last = follows_owner(scheme) ? routing.owner(row) : 0;
                 const Ring walk = in_rank_order ? Ring{0, 1, 2, 3} : walk_ending_at(ring, last);
@@ -220,7 +220,7 @@ Evidence every_sizes_vector(Backend& backend, int total) {
                     order_sensitive += scheme == Scheme::exact && sum != exact_sum(format, x);
                     if (scheme == Scheme::exact) sum = exact_sum(format, x);
                     const Bits got = result[row * hidden + column];
-                    visit.check(got == sum, [&] {
+                    counter.check(got == sum, [&] {
                         return fmt::format("{} of sizes {}: row {} is {}, should be {}", name(scheme),
                                            str_sizes(routing.sizes), row, hex(format, got), hex(format, sum));
                     });
@@ -228,13 +228,13 @@ Evidence every_sizes_vector(Backend& backend, int total) {
             }
         }
     });
-    return visit.decided(order_sensitive, "elements whose exact sum is another than that by additions");
+    return counter.decided(order_sensitive, "elements whose exact sum is another than that by additions");
 }
 
 Evidence every_tree(int leaves) {
-    Visit visit("every_tree",
-                "a tree reads back as printed, and every other one than rank order has a witness against it",
-                fmt::format("2 to {} leaves", leaves));
+    CaseCounter counter("every_tree",
+                        "a tree reads back as printed, and every other one than rank order has a witness against it",
+                        fmt::format("2 to {} leaves", leaves));
     std::uint64_t order_sensitive = 0;
     for (int n = 2; n <= leaves; ++n) {
         std::vector<int> ranks(static_cast<std::size_t>(n));
@@ -244,52 +244,52 @@ Evidence every_tree(int leaves) {
         std::uint64_t expected = 1;
         for (int k = 3; k <= 2 * n - 3; k += 2) expected *= static_cast<std::uint64_t>(k);
         for (const ReductionTree& tree : all_trees(n)) {
-            visit.one_more();
+            counter.one_more();
             const std::string text = tree.str();
             const auto say = [&] { return text; };
-            visit.check(seen.insert(text).second, say);
-            visit.check(ReductionTree::parse(text) == tree && tree.canonical() == tree, say);
+            counter.check(seen.insert(text).second, say);
+            counter.check(ReductionTree::parse(text) == tree && tree.canonical() == tree, say);
             const auto witness = separating_witness(tree, rank_order, format);
-            visit.check(witness.has_value() == !same_order(tree, rank_order), say);
+            counter.check(witness.has_value() == !same_order(tree, rank_order), say);
             order_sensitive += witness.has_value();
         }
-        visit.check(seen.size() == expected, [&] { return fmt::format("{} trees of {} leaves", seen.size(), n); });
+        counter.check(seen.size() == expected, [&] { return fmt::format("{} trees of {} leaves", seen.size(), n); });
     }
-    return visit.decided(order_sensitive, "trees other than rank order");
+    return counter.decided(order_sensitive, "trees other than rank order");
 }
 
 Evidence every_float8_pair() {
-    Visit visit("every_float8_pair", "addition commutes, and is the exact sum rounded once",
-                "float8_e4m3 and float8_e5m2");
+    CaseCounter counter("every_float8_pair", "addition commutes, and is the exact sum rounded once",
+                        "float8_e4m3 and float8_e5m2");
     std::uint64_t order_sensitive = 0;
     for (const Format f : {Format::float8_e4m3, Format::float8_e5m2}) {
         const HopArithmetic hop(f);
         for (Bits x = 0; x < 256; ++x)
             for (Bits y = 0; y < 256; ++y) {
-                visit.one_more();
+                counter.one_more();
                 const Bits sum = hop.add(x, y);
                 const std::array both{x, y};
-                visit.check(sum == hop.add(y, x) && sum == exact_sum(f, both), [&] {
+                counter.check(sum == hop.add(y, x) && sum == exact_sum(f, both), [&] {
                     return fmt::format("{}: {} + {} makes {}, exactly {}", name(f), hex(f, x), hex(f, y), hex(f, sum),
                                        hex(f, exact_sum(f, both)));
                 });
                 order_sensitive += !is_nan(f, sum) && !add_is_exact(f, x, y);
             }
     }
-    return visit.decided(order_sensitive, "sums that are rounded");
+    return counter.decided(order_sensitive, "sums that are rounded");
 }
 
 Evidence every_float8_triple() {
-    Visit visit("every_float8_triple",
-                "the exact sum of three values is their sum in doubles, rounded once, in any order",
-                "float8_e4m3 and float8_e5m2, every order");
+    CaseCounter counter("every_float8_triple",
+                        "the exact sum of three values is their sum in doubles, rounded once, in any order",
+                        "float8_e4m3 and float8_e5m2, every order");
     std::uint64_t order_sensitive = 0;
     for (const Format f : {Format::float8_e4m3, Format::float8_e5m2}) {
         const FormatTraits& t = traits(f);
         const std::uint8_t* const sums = float8_sums(f).data();
         std::array<double, 256> value{};
         for (Bits x = 0; x < 256; ++x) value[x] = to_double(f, x);
-        // What a slice of first values comes to; slices are shared out among threads.
+        // The result for one first value; threads share the slices.
         struct Slice {
             std::uint64_t visited = 0, order_sensitive = 0;
             std::optional<std::array<Bits, 3>> wrong{};
@@ -327,22 +327,22 @@ Evidence every_float8_triple() {
         work();
         for (std::thread& thread : threads) thread.join();
         for (const Slice& slice : slices) {
-            visit.more(slice.visited);
+            counter.more(slice.visited);
             order_sensitive += slice.order_sensitive;
-            visit.check(!slice.wrong, [&] {
+            counter.check(!slice.wrong, [&] {
                 return fmt::format("{}: {} {} {}", name(f), hex(f, (*slice.wrong)[0]), hex(f, (*slice.wrong)[1]),
                                    hex(f, (*slice.wrong)[2]));
             });
         }
     }
-    return visit.decided(order_sensitive, "triples whose sum by additions depends on the order");
+    return counter.decided(order_sensitive, "triples whose sum by additions depends on the order");
 }
 
-std::vector<Evidence> small_worlds(Backend& backend, Worlds which) {
-    if (which == Worlds::none) return {};
-    const bool live = backend.worlds() > 0;
+std::vector<Evidence> enumerate(Backend& backend, Enumeration which) {
+    if (which == Enumeration::none) return {};
+    const bool live = backend.setups() > 0;
     if (live) {
-        // A world of ranks that cannot be opened stays open as a question, and the others do not wait for it.
+        // Ranks that cannot be opened make that enumeration inconclusive; the others still run.
         std::vector<Evidence> all;
         const auto add = [&](const char* claim, const auto& make) {
             try {
@@ -360,13 +360,14 @@ std::vector<Evidence> small_worlds(Backend& backend, Worlds which) {
                                .seconds = 0});
             }
         };
-        add("every_owner_assignment", [&] { return every_owner_assignment(backend, which == Worlds::all ? 6 : 3); });
-        add("every_sizes_vector", [&] { return every_sizes_vector(backend, which == Worlds::all ? 12 : 4); });
+        add("every_owner_assignment",
+            [&] { return every_owner_assignment(backend, which == Enumeration::all ? 6 : 3); });
+        add("every_sizes_vector", [&] { return every_sizes_vector(backend, which == Enumeration::all ? 12 : 4); });
         return all;
     }
     std::vector<Evidence> all{every_owner_assignment(backend, 6), every_sizes_vector(backend, 12), every_tree(7),
                               every_float8_pair()};
-    if (which == Worlds::all) all.push_back(every_float8_triple());
+    if (which == Enumeration::all) all.push_back(every_float8_triple());
     return all;
 }
 

@@ -1,6 +1,6 @@
-// A call costs a millisecond; everything else about a case has to cost less.
+// A call takes a millisecond; all other work on a case must take less.
 // SPDX-License-Identifier: Apache-2.0
-#include "fuzz/live.hpp"
+#include "fuzz/live_backend.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,7 +22,7 @@ Rings rings_of(const Communicator& comm) {
     return rings;
 }
 
-/// The same rings, wherever they are written from.
+/// The same rings, whichever rank each starts at.
 bool same_rings(const Rings& a, const Rings& b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                       [](const Ring& x, const Ring& y) { return rotated(x, 0) == rotated(y, 0); });
@@ -44,15 +44,15 @@ bool same_run(const gpu::CombineRun& a, const gpu::CombineRun& b) {
            a.shift == b.shift && a.delay_s == b.delay_s;
 }
 
-/// A case names rings, nodes, version, threads, algorithm and protocol, and nothing else of a communicator. Do they
-/// make the orders that all that NCCL said about it makes? Returns where they do not.
-std::string differs_from(const Communicator& described, const World& world) {
-    Communicator named{.topology = Topology::from_rings(world.rings, world.ranks_per_node), .version = world.nccl};
-    if (world.threads > 0) named.settings.threads = named.settings.ll128_threads = world.threads;
+/// A case names only rings, nodes, version, threads, algorithm and protocol of a communicator. Are its orders the same
+/// as those of NCCL's full description? Returns a call that differs; empty if none does.
+std::string differs_from(const Communicator& described, const CommunicatorSetup& setup) {
+    Communicator named{.topology = Topology::from_rings(setup.rings, setup.ranks_per_node), .version = setup.nccl};
+    if (setup.threads > 0) named.settings.threads = named.settings.ll128_threads = setup.threads;
     for (const std::uint64_t count : {1, 1000, 20000, 100000, 300000}) {
         for (const Collective collective : {Collective::reduce, Collective::reduce_scatter}) {
             const Call call{.collective = collective, .count = count, .format = Format::bfloat16};
-            const Forced forced{collective == Collective::reduce ? Algorithm::ring : world.algorithm, world.protocol};
+            const Forced forced{collective == Collective::reduce ? Algorithm::ring : setup.algorithm, setup.protocol};
             const Schedule a = plan_call(described, call, forced).schedule, b = plan_call(named, call, forced).schedule;
             bool same = a.size() == b.size() && a.segment_count() == b.segment_count();
             for (std::uint64_t element = 0; same && element < a.size(); element += 1 + a.size() / 37) {
@@ -67,94 +67,95 @@ std::string differs_from(const Communicator& described, const World& world) {
 
 }  // namespace
 
-LiveBackend::LiveBackend(std::unique_ptr<Ranks> ranks, std::vector<World> worlds, std::string flags, std::string fault)
+LiveBackend::LiveBackend(std::unique_ptr<Ranks> ranks, std::vector<CommunicatorSetup> setups, std::string flags,
+                         std::string fault)
     : ranks_(std::move(ranks)),
-      worlds_(std::move(worlds)),
+      setups_(std::move(setups)),
       flags_(std::move(flags)),
       fault_(std::move(fault)),
-      closed_(worlds_.size()) {}
+      closed_(setups_.size()) {}
 
-void LiveBackend::open(World world) {
+void LiveBackend::open(CommunicatorSetup setup) {
     open_.reset();
     warm_.clear();
     written_.reset();
     const double began = monotonic_seconds();
-    const Communicator comm = ranks_->open(world);
+    const Communicator comm = ranks_->open(setup);
     ++openings_;
-    world.rings = rings_of(comm);
-    world.nccl = comm.version;
-    // Where links are slow, NCCL has half as many threads a channel in Simple, and calls fill fewer channels
+    setup.rings = rings_of(comm);
+    setup.nccl = comm.version;
+    // If links are slow, NCCL uses half as many threads per channel in Simple, and calls fill fewer channels
     // (graph/tuning.cc, ncclTopoTuneModel).
-    std::string where = differs_from(comm, world);
+    std::string where = differs_from(comm, setup);
     if (!where.empty()) {
-        world.threads = 256;
-        where = differs_from(comm, world);
+        setup.threads = 256;
+        where = differs_from(comm, setup);
     }
     if (!where.empty())
         throw Inconclusive(
-            fmt::format("{}: its rings alone do not make the orders that NCCL's description of the "
-                        "communicator makes: {}",
-                        fuzz::str(world), where));
-    if (told_.insert(fuzz::str(world)).second)
-        fmt::print(stderr, "samesum fuzz: {} opened in {:.2f} s: {} channels, rings {}\n", fuzz::str(world),
-                   monotonic_seconds() - began, world.rings.size(), str_rings(world.rings));
-    open_ = std::make_shared<World>(std::move(world));
+            fmt::format("{}: the orders of its rings differ from those of NCCL's description of the "
+                        "communicator: {}",
+                        fuzz::str(setup), where));
+    if (announced_.insert(fuzz::str(setup)).second)
+        fmt::print(stderr, "samesum fuzz: {} opened in {:.2f} s: {} channels, rings {}\n", fuzz::str(setup),
+                   monotonic_seconds() - began, setup.rings.size(), str_rings(setup.rings));
+    open_ = std::make_shared<CommunicatorSetup>(std::move(setup));
 }
 
-std::shared_ptr<const World> LiveBackend::enter(std::size_t index) {
+std::shared_ptr<const CommunicatorSetup> LiveBackend::open_setup(std::size_t index) {
     if (!closed_.at(index).empty()) return nullptr;
     try {
-        open(worlds_[index]);
+        open(setups_[index]);
     } catch (const Inconclusive& reason) {
         closed_[index] = reason.what();
-        fmt::print(stderr, "samesum fuzz: left out: {}: {}\n", str(worlds_[index]), reason.what());
+        fmt::print(stderr, "samesum fuzz: left out: {}: {}\n", str(setups_[index]), reason.what());
         return nullptr;
     }
     return open_;
 }
 
-std::shared_ptr<const World> LiveBackend::enter_ranks(int ranks) {
-    World wanted;
-    wanted.manners = worlds_.empty() || worlds_.front().manners;
+std::shared_ptr<const CommunicatorSetup> LiveBackend::open_ring(int ranks) {
+    CommunicatorSetup wanted;
+    wanted.launch_modes = setups_.empty() || setups_.front().launch_modes;
     wanted.ranks = ranks;
-    for (const World& world : worlds_)
-        if (world.ranks == ranks && world.algorithm == Algorithm::ring && world.protocol == Protocol::simple) {
-            wanted = world;
+    for (const CommunicatorSetup& setup : setups_)
+        if (setup.ranks == ranks && setup.algorithm == Algorithm::ring && setup.protocol == Protocol::simple) {
+            wanted = setup;
             break;
         }
     open(wanted);
     return open_;
 }
 
-void LiveBackend::suit(const Request& request) {
-    const auto suits = [&](const World& world, bool with_rings) {
-        if (world.ranks != request.comm.ranks()) return false;
+void LiveBackend::open_for(const Request& request) {
+    const auto fits = [&](const CommunicatorSetup& setup, bool with_rings) {
+        if (setup.ranks != request.comm.ranks()) return false;
         if (!by_nccl(request.scheme)) return true;
-        return world.ranks_per_node == request.comm.ranks() / request.comm.nodes() &&
-               world.protocol == request.options.forced.protocol &&
-               (!scatters(request) || world.algorithm == request.algorithm) &&
-               (!with_rings || (same_rings(world.rings, rings_of(request.comm)) && world.nccl == request.comm.version &&
-                                world.threads == request.comm.settings.threads.value_or(0)));
+        return setup.ranks_per_node == request.comm.ranks() / request.comm.nodes() &&
+               setup.protocol == request.options.forced.protocol &&
+               (!scatters(request) || setup.algorithm == request.algorithm) &&
+               (!with_rings || (same_rings(setup.rings, rings_of(request.comm)) && setup.nccl == request.comm.version &&
+                                setup.threads == request.comm.settings.threads.value_or(0)));
     };
-    if (open_ && suits(*open_, true) && !request.launch_mode.fresh) return;
-    if (open_ && suits(*open_, true)) return open(*open_);
-    std::vector<World> candidates;
-    for (const World& world : worlds_)
-        if (suits(world, false)) candidates.push_back(world);
+    if (open_ && fits(*open_, true) && !request.launch_mode.fresh) return;
+    if (open_ && fits(*open_, true)) return open(*open_);
+    std::vector<CommunicatorSetup> candidates;
+    for (const CommunicatorSetup& setup : setups_)
+        if (fits(setup, false)) candidates.push_back(setup);
     if (candidates.empty()) {
-        World world;
-        world.ranks = request.comm.ranks();
-        world.ranks_per_node = request.comm.ranks() / request.comm.nodes();
-        world.algorithm = request.algorithm;
-        world.protocol = request.options.forced.protocol.value_or(Protocol::simple);
-        candidates.push_back(std::move(world));
+        CommunicatorSetup setup;
+        setup.ranks = request.comm.ranks();
+        setup.ranks_per_node = request.comm.ranks() / request.comm.nodes();
+        setup.algorithm = request.algorithm;
+        setup.protocol = request.options.forced.protocol.value_or(Protocol::simple);
+        candidates.push_back(std::move(setup));
     }
-    for (const World& world : candidates) {
-        open(world);
-        if (suits(*open_, true)) return;
+    for (const CommunicatorSetup& setup : candidates) {
+        open(setup);
+        if (fits(*open_, true)) return;
     }
     throw Inconclusive(
-        fmt::format("these ranks have NCCL {}, {} threads (0: as usual) and rings {}; the case asks for "
+        fmt::format("these ranks have NCCL {}, {} threads (0: default) and rings {}; the case needs "
                     "NCCL {}, {} and {}",
                     str(open_->nccl), open_->threads, str_rings(open_->rings), str(request.comm.version),
                     request.comm.settings.threads.value_or(0), str_rings(rings_of(request.comm))));
@@ -179,13 +180,13 @@ gpu::CombineRun LiveBackend::run_of(const Request& request) const {
 void LiveBackend::run(const gpu::CombineRun& run) {
     try {
         if (run.captured && warm_.count(run.scheme) == 0) {
-            // A communicator's first call connects its ranks, which no graph can do.
+            // A communicator's first call connects its ranks, which a graph cannot do.
             gpu::CombineRun first = run;
             first.captured = false;
             (void)ranks_->combine(first);
             ++calls_;
         }
-        said_ = ranks_->combine(run);
+        nccl_log_ = ranks_->combine(run);
         ++calls_;
         warm_.insert(run.scheme);
     } catch (const gpu::Refusal& refusal) {
@@ -193,7 +194,7 @@ void LiveBackend::run(const gpu::CombineRun& run) {
         written_.reset();
         throw Refused(refusal.what());
     } catch (const Inconclusive&) {
-        // Ranks that died come back with memory of their own.
+        // Ranks that are started again have new memory.
         open_.reset();
         written_.reset();
         throw;
@@ -231,7 +232,7 @@ std::optional<std::vector<std::uint64_t>> LiveBackend::write(const Partials& par
     const auto width = static_cast<std::uint64_t>(traits(partials.format()).bytes());
     const std::uint64_t row_bytes = routing.hidden * width, rows = routing.rows(), bytes = rows * row_bytes;
     const Filler& filler = filler_of(partials);
-    // The same rows lie there from the last call, but for its token's.
+    // The last call left the same rows, except for its token's.
     const bool same = written_ && written_->format() == partials.format() && written_->fill() == partials.fill() &&
                       written_->routing().hidden == routing.hidden && written_->routing().rows() == rows;
     std::optional<std::vector<std::uint64_t>> changed;
@@ -261,14 +262,14 @@ std::vector<Bits> LiveBackend::combine_row(const Request& request, const Partial
     const gpu::CombineRun run = run_of(request);
     last_is_whole_ = false;
     const std::string here = open_ ? fuzz::str(*open_) : "";
-    const auto known = std::find_if(remembered_.begin(), remembered_.end(), [&](const Remembered& each) {
-        return row == partials.row() && each.world == here && same_run(each.run, run) && each.partials == partials;
+    const auto known = std::find_if(cached_rows_.begin(), cached_rows_.end(), [&](const CachedRow& each) {
+        return row == partials.row() && each.setup == here && same_run(each.run, run) && each.partials == partials;
     });
-    if (known != remembered_.end()) {
-        std::rotate(remembered_.begin(), known, known + 1);
-        return remembered_.front().row;
+    if (known != cached_rows_.end()) {
+        std::rotate(cached_rows_.begin(), known, known + 1);
+        return cached_rows_.front().row;
     }
-    suit(request);
+    open_for(request);
     gpu::CombineRun with_changes = run;
     with_changes.changed_rows = write(partials);
     this->run(with_changes);
@@ -277,20 +278,20 @@ std::vector<Bits> LiveBackend::combine_row(const Request& request, const Partial
     std::vector<Bits> bits(request.routing.hidden);
     for (std::uint64_t column = 0; column < bits.size(); ++column)
         bits[column] = load(request.format, result, row * request.routing.hidden + column);
-    constexpr std::size_t max_remembered = 2;
-    if (remembered_.size() >= max_remembered) remembered_.pop_back();
+    constexpr std::size_t max_cached_rows = 2;
+    if (cached_rows_.size() >= max_cached_rows) cached_rows_.pop_back();
     if (row == partials.row())
-        remembered_.insert(remembered_.begin(), Remembered{fuzz::str(*open_), run, partials, bits});
+        cached_rows_.insert(cached_rows_.begin(), CachedRow{fuzz::str(*open_), run, partials, bits});
     last_is_whole_ = true;
     return bits;
 }
 
 void LiveBackend::plant(std::string_view fault) {
     fault_ = fault;
-    forget();
+    forget_results();
 }
 
-std::optional<Element> LiveBackend::stray(const Request& request) {
+std::optional<Element> LiveBackend::mismatch_elsewhere(const Request& request) {
     if (!last_is_whole_) return std::nullopt;
     const CombinePlan plan =
         plan_combine(request.scheme, request.comm, request.routing, request.format, request.options);
@@ -308,7 +309,7 @@ std::optional<Element> LiveBackend::stray(const Request& request) {
 }
 
 std::vector<Bits> LiveBackend::combine(const Request& request, std::span<const std::vector<Bits>> partials) {
-    suit(request);
+    open_for(request);
     written_.reset();
     const auto width = static_cast<std::uint64_t>(traits(request.format).bytes());
     const std::uint64_t elements = request.routing.elements();

@@ -1,4 +1,4 @@
-// The thin layer between a campaign and what really runs: NCCL on this machine's GPUs, or somebody's library.
+// The thin layer between a campaign and what runs: NCCL on this machine's GPUs, or a user's library.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <numeric>
 
-#include "fuzz/live.hpp"
+#include "fuzz/live_backend.hpp"
 #include "impl/check/compare_with_model.hpp"
 #include "impl/check/plugin.hpp"
 #include "model/support/error.hpp"
@@ -15,7 +15,7 @@
 namespace samesum::fuzz {
 namespace {
 
-/// Processes are started anew when another number of them is asked for.
+/// Processes are restarted when their number changes.
 class NcclRanks : public Ranks {
 public:
     explicit NcclRanks(const LiveOptions& options) : options_(options), hardware_(gpu::probe_hardware()) {}
@@ -24,12 +24,12 @@ public:
         return fmt::format("NCCL {}, {} x {} sm_{}", str(hardware_.nccl), hardware_.gpus.size(), hardware_.gpus.front(),
                            hardware_.compute_capability);
     }
-    Communicator open(const World& world) override {
-        if (!ranks_ || ranks_->ranks() != world.ranks || ranks_->placement().ranks_per_node != world.ranks_per_node) {
+    Communicator open(const CommunicatorSetup& setup) override {
+        if (!ranks_ || ranks_->ranks() != setup.ranks || ranks_->placement().ranks_per_node != setup.ranks_per_node) {
             ranks_.reset();
             gpu::LiveRanks::Options options;
-            options.ranks = world.ranks;
-            options.ranks_per_node = world.ranks_per_node;
+            options.ranks = setup.ranks;
+            options.ranks_per_node = setup.ranks_per_node;
             options.mps = options_.mps == "on"    ? gpu::MpsUse::on
                           : options_.mps == "off" ? gpu::MpsUse::off
                                                   : gpu::MpsUse::automatic;
@@ -37,10 +37,10 @@ public:
             ranks_ = std::make_unique<gpu::LiveRanks>(options, hardware_);
         }
         gpu::NcclEnvironment environment;
-        // PAT is a reduce-scatter's alone; the reduces beside it are rings.
-        environment.algorithms = world.algorithm == Algorithm::pat ? "reducescatter:pat;reduce:ring" : "ring";
-        environment.protocols = name(world.protocol);
-        environment.graph_file = world.graph_file;
+        // Only reduce-scatters can be PAT; reduces are rings.
+        environment.algorithms = setup.algorithm == Algorithm::pat ? "reducescatter:pat;reduce:ring" : "ring";
+        environment.protocols = name(setup.protocol);
+        environment.graph_file = setup.graph_file;
         ranks_->open(environment);
         return gpu::described_communicator(*ranks_);
     }
@@ -56,15 +56,15 @@ private:
     std::unique_ptr<gpu::LiveRanks> ranks_;
 };
 
-/// A library adds whole buffers and knows neither routing nor communicator.
+/// A library adds whole buffers; it has neither routing nor communicator.
 class LibraryRanks : public Ranks {
 public:
     explicit LibraryRanks(const std::string& file) : file_(file), plugin_(file) {}
 
     std::string description() const override { return fmt::format("plug-in {}", file_); }
-    Communicator open(const World& world) override {
-        inputs_.assign(static_cast<std::size_t>(world.ranks), {});
-        return {.topology = Topology::one_rank_per_node(world.ranks)};
+    Communicator open(const CommunicatorSetup& setup) override {
+        inputs_.assign(static_cast<std::size_t>(setup.ranks), {});
+        return {.topology = Topology::one_rank_per_node(setup.ranks)};
     }
     std::span<std::byte> input(int rank, std::uint64_t bytes) override {
         auto& buffer = inputs_.at(static_cast<std::size_t>(rank));
@@ -97,42 +97,42 @@ std::shared_ptr<Backend> nccl_backend(const LiveOptions& options) {
     std::vector<std::string> graphs{""};
     for (const std::string& file : options.graph_files) {
         if (!std::filesystem::is_regular_file(file))
-            throw UsageError(fmt::format("--graph-file {}: there is no such file", file));
+            throw UsageError(fmt::format("--graph-file {}: no such file", file));
         graphs.push_back(std::filesystem::absolute(file).string());
         flags += fmt::format("--graph-file {} ", graphs.back());
     }
-    std::vector<World> worlds;
+    std::vector<CommunicatorSetup> setups;
     for (const int count : options.ranks) {
-        World world;
-        world.ranks = count;
-        world.ranks_per_node = gpu::place_ranks(count, options.ranks_per_node, ranks->hardware()).ranks_per_node;
+        CommunicatorSetup setup;
+        setup.ranks = count;
+        setup.ranks_per_node = gpu::place_ranks(count, options.ranks_per_node, ranks->hardware()).ranks_per_node;
         for (const std::string& graph : graphs) {
-            world.graph_file = graph;
-            world.algorithm = Algorithm::ring;
+            setup.graph_file = graph;
+            setup.algorithm = Algorithm::ring;
             for (const Protocol protocol : all_protocols) {
-                world.protocol = protocol;
-                worlds.push_back(world);
+                setup.protocol = protocol;
+                setups.push_back(setup);
             }
-            // NCCL has PAT for one rank a node only, and in Simple.
-            if (world.ranks_per_node > 1 || !graph.empty()) continue;
-            world.algorithm = Algorithm::pat;
-            world.protocol = Protocol::simple;
-            worlds.push_back(world);
+            // NCCL has PAT only for one rank per node, and only in Simple.
+            if (setup.ranks_per_node > 1 || !graph.empty()) continue;
+            setup.algorithm = Algorithm::pat;
+            setup.protocol = Protocol::simple;
+            setups.push_back(setup);
         }
     }
-    return std::make_shared<LiveBackend>(std::move(ranks), std::move(worlds), std::move(flags), options.fault);
+    return std::make_shared<LiveBackend>(std::move(ranks), std::move(setups), std::move(flags), options.fault);
 }
 
 std::shared_ptr<Backend> plugin_backend(const std::string& file, const std::vector<int>& ranks) {
     auto library = std::make_unique<LibraryRanks>(file);
-    std::vector<World> worlds;
+    std::vector<CommunicatorSetup> setups;
     for (const int count : ranks) {
-        World world;
-        world.ranks = count;
-        world.manners = false;
-        worlds.push_back(world);
+        CommunicatorSetup setup;
+        setup.ranks = count;
+        setup.launch_modes = false;
+        setups.push_back(setup);
     }
-    return std::make_shared<LiveBackend>(std::move(library), std::move(worlds),
+    return std::make_shared<LiveBackend>(std::move(library), std::move(setups),
                                          fmt::format("--backend plugin --plugin {} ", file));
 }
 
