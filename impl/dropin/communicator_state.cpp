@@ -5,10 +5,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
+#include <chrono>
+#include <iterator>
 #include <shared_mutex>
+#include <thread>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
+#include "impl/dropin/policy.hpp"
 #include "model/support/error.hpp"
 
 namespace samesum::dropin {
@@ -16,9 +21,10 @@ namespace {
 
 struct Registry {
     std::shared_mutex mutex;
-    std::unordered_map<ncclComm_t, std::unique_ptr<CommunicatorState>> states;
+    std::unordered_map<ncclComm_t, std::shared_ptr<CommunicatorState>> states;
+    std::vector<std::shared_ptr<CommunicatorState>> aborted;  ///< that a thread or a kernel may still use
     std::uint64_t created = 0;
-    /// Changes when a state is removed: the threads' cached states are then stale.
+    /// Changes when a state is removed or its abort begins: the threads' cached states are then stale.
     std::atomic<std::uint64_t> generation{1};
 };
 /// Never destroyed: threads may outlive the end of main.
@@ -46,35 +52,31 @@ Capture capture_of(cudaStream_t stream) {
     return status == cudaStreamCaptureStatusNone ? 0 : capture;
 }
 
-DeviceGuard::DeviceGuard(int device) {
-    int now = -1;
-    if (cudaGetDevice(&now) != cudaSuccess || now == device || device < 0) return;
-    if (cudaSetDevice(device) == cudaSuccess) before_ = now;
-}
-
-DeviceGuard::~DeviceGuard() {
-    if (before_ >= 0) cudaSetDevice(before_);
-}
-
-Scratch::~Scratch() {
-    const RelaxedCaptureGuard relaxed;
-    for (const Block& block : blocks_) cudaFree(block.data);
-}
-
-std::byte* Scratch::reserve(std::size_t bytes) {
-    if (bytes == 0) return nullptr;
-    if (!blocks_.empty() && blocks_.back().bytes >= bytes) return blocks_.back().data;
-    // At least twice the last block: all kept blocks together then take no more than the newest one.
-    const std::size_t fresh = std::max(bytes, blocks_.empty() ? 0 : 2 * blocks_.back().bytes);
-    const RelaxedCaptureGuard relaxed;
-    void* data = nullptr;
-    gpu::check(cudaMalloc(&data, fresh), "cudaMalloc");
-    blocks_.push_back({static_cast<std::byte*>(data), fresh});
-    return blocks_.back().data;
-}
-
 CommunicatorState::CommunicatorState(ncclComm_t comm, std::uint64_t number) : comm_(comm), number_(number) {
     comm_.check(ncclCommCuDevice(comm, &device_), "ncclCommCuDevice");
+}
+
+CommunicatorState::~CommunicatorState() {
+    const DeviceGuard device(device_);
+    if (abandoned_) (void)peers_.release();
+    for (auto& [capture, kept] : capture_states_) gate_.is_closed() ? kept.scratch.give_back() : kept.scratch.free();
+    if (!gate_.is_closed()) pool_of(device_).free_all();
+}
+
+CommunicatorState::CaptureState& CommunicatorState::capture_state(Capture capture, cudaStream_t stream) {
+    const auto found = capture_states_.find(capture);
+    if (found != capture_states_.end()) return found->second;
+    for (auto at = capture_states_.begin(); at != capture_states_.end();) {
+        CaptureState& kept = at->second;
+        const bool unused = kept.graph_is_gone && kept.graph_is_gone->load();
+        if (unused) kept.scratch.give_back();
+        at = unused ? capture_states_.erase(at) : std::next(at);
+    }
+    std::shared_ptr<const std::atomic<bool>> graph_is_gone;
+    if (capture != 0) graph_is_gone = watch_captured_graph(stream);
+    CaptureState& fresh = capture_states_.try_emplace(capture, pool_of(device_), capture != 0).first->second;
+    fresh.graph_is_gone = std::move(graph_is_gone);
+    return fresh;
 }
 
 bool CommunicatorState::one_nvlink_domain(Capture capture) {
@@ -95,10 +97,12 @@ gpu::PeerMemory* CommunicatorState::peers(Capture capture) {
                 "direct_ordered needs one process for each rank and NVLink between all their GPUs, and another rank "
                 "lacks one of them; expected SAMESUM_POLICY=ordered or another scheme");
         }
-        // A kernel that gave up would leave a wrong result behind. NCCL's kernels also wait for ever; frameworks have
-        // watchdogs for that.
+        // A kernel that gave up would leave a wrong result behind. NCCL's kernels also wait until they are aborted;
+        // frameworks have watchdogs for that.
         constexpr double timeout_s = 1e6;
         peers_ = std::make_unique<gpu::PeerMemory>(comm_, timeout_s);
+        const std::lock_guard lock(stop_mutex_);
+        stop_ = std::make_unique<KernelStop>(device_, peers_->receive_slots().expired);
     }
     return peers_.get();
 }
@@ -108,68 +112,116 @@ void CommunicatorState::combine(std::optional<Scheme> scheme, gpu::CombineReques
     const Capture capture = capture_of(stream);
     request.scheme =
         scheme ? *scheme : gpu::fastest_ordered(one_nvlink_domain(capture), request.routing, request.format);
-    CaptureState& capture_state = capture_states_[capture];
     const bool direct = request.scheme == Scheme::direct_ordered;
     gpu::PeerMemory* const receive_slots = direct ? peers(capture) : nullptr;
-    std::byte* const workspace = capture_state.scratch[stream].workspace.reserve(gpu::workspace_bytes(request, rank()));
-    // The receive slots serve one call at a time.
-    if (direct && capture_state.last && capture_state.last_stream != stream) capture_state.last->hold(stream);
-    gpu::combine(request, partial, result, workspace, receive_slots, comm_, stream);
-    if (!direct) return;
-    if (!capture_state.last) capture_state.last.emplace();
-    capture_state.last->record(stream);
-    capture_state.last_stream = stream;
+    CaptureState& kept = capture_state(capture, stream);
+    std::byte* const workspace =
+        kept.scratch.reserve(ScratchSet::Use::workspace, gpu::workspace_bytes(request, rank()), stream);
+    const auto run = [&] { gpu::combine(request, partial, result, workspace, receive_slots, comm_, stream); };
+    // After an abort nobody sets the word that ends a waiting kernel.
+    if (direct && gate_.is_closed()) throw Inconclusive("the communicator was aborted");
+    if (direct)
+        direct_order_of(device_).launch(stream, last_direct_, capture != 0 ? &kept.last : nullptr, run);
+    else
+        run();
 }
 
 std::byte* CommunicatorState::packing_buffer(std::size_t bytes, cudaStream_t stream) {
-    return capture_states_[capture_of(stream)].scratch[stream].packing.reserve(bytes);
+    return capture_state(capture_of(stream), stream).scratch.reserve(ScratchSet::Use::packing, bytes, stream);
+}
+
+void CommunicatorState::mark_end_of_use() noexcept {
+    // Work in graphs is not marked: their memory is in use until they are gone.
+    const auto outside = capture_states_.find(0);
+    if (outside != capture_states_.end()) outside->second.scratch.mark_end_of_use();
+}
+
+void CommunicatorState::wait_for_last_direct() {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(configuration().timeout_s);
+    while (last_direct_ && !last_direct_->is_done()) {
+        if (gate_.is_closed()) throw Inconclusive("the communicator was aborted");
+        if (std::chrono::steady_clock::now() >= deadline)
+            throw Inconclusive(
+                fmt::format("direct_ordered's last kernel did not end within {} s (SAMESUM_TIMEOUT_S); "
+                            "expected every rank to make the same calls before it frees its "
+                            "communicator",
+                            configuration().timeout_s));
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
 }
 
 void CommunicatorState::close() {
-    if (!peers_) return;
-    const auto eager = capture_states_.find(0);
-    if (eager != capture_states_.end() && eager->second.last) (void)cudaEventSynchronize(eager->second.last->get());
+    {
+        const std::lock_guard lock(stop_mutex_);
+        if (!peers_ || abandoned_) return;
+    }
+    try {
+        wait_for_last_direct();
+    } catch (const Inconclusive&) {
+        abandon();
+        throw;
+    }
+    {
+        const std::lock_guard lock(stop_mutex_);
+        stop_.reset();
+    }
     peers_->close();
     peers_.reset();
 }
 
-CommunicatorState* find_state(ncclComm_t comm) {
+void CommunicatorState::abandon() noexcept {
+    const std::lock_guard lock(stop_mutex_);
+    abandoned_ = true;
+    if (stop_) stop_->stop();
+}
+
+bool CommunicatorState::is_idle() const {
+    return std::all_of(capture_states_.begin(), capture_states_.end(), [](const auto& each) {
+        const CaptureState& kept = each.second;
+        return kept.graph_is_gone ? kept.graph_is_gone->load() : kept.scratch.is_idle();
+    });
+}
+
+std::shared_ptr<CommunicatorState> find_state(ncclComm_t comm) {
     Registry& registry = communicators();
     const std::shared_lock lock(registry.mutex);
     const auto found = registry.states.find(comm);
-    return found != registry.states.end() ? found->second.get() : nullptr;
-}
-
-CommunicatorState& state_of(ncclComm_t comm) {
-    struct CachedState {
-        ncclComm_t comm = nullptr;
-        std::uint64_t generation = 0;
-        CommunicatorState* state = nullptr;
-    };
-    static thread_local CachedState cached;
-    Registry& registry = communicators();
-    const std::uint64_t generation = registry.generation.load(std::memory_order_acquire);
-    if (cached.comm == comm && cached.generation == generation) return *cached.state;
-    CommunicatorState* state = find_state(comm);
-    if (state == nullptr) {
-        const std::unique_lock lock(registry.mutex);
-        auto fresh = std::make_unique<CommunicatorState>(comm, registry.created + 1);
-        const auto [place, is_new] = registry.states.try_emplace(comm, std::move(fresh));
-        state = place->second.get();
-        if (is_new) ++registry.created;
-    }
-    cached = {comm, generation, state};
-    return *state;
+    return found != registry.states.end() ? found->second : nullptr;
 }
 
 namespace {
 
-std::unique_ptr<CommunicatorState> remove_from_registry(ncclComm_t comm) {
+/// Hands on the memory of aborted communicators that nothing uses any more.
+void release_aborted() {
+    Registry& registry = communicators();
+    std::vector<std::shared_ptr<CommunicatorState>> unused;
+    const std::unique_lock lock(registry.mutex);
+    std::erase_if(registry.aborted, [&](auto& state) {
+        const bool done = state.use_count() == 1 && state->is_idle();
+        if (done) unused.push_back(std::move(state));
+        return done;
+    });
+}
+
+std::shared_ptr<CommunicatorState> make_state(ncclComm_t comm) {
+    release_aborted();
+    Registry& registry = communicators();
+    const std::unique_lock lock(registry.mutex);
+    const auto found = registry.states.find(comm);
+    if (found != registry.states.end()) return found->second;
+    auto fresh = std::make_shared<CommunicatorState>(comm, registry.created + 1);
+    ++registry.created;
+    return registry.states.emplace(comm, std::move(fresh)).first->second;
+}
+
+/// Removes the state; with `expected`, only if it is this one.
+std::shared_ptr<CommunicatorState> remove_from_registry(ncclComm_t comm, const CommunicatorState* expected = nullptr) {
     Registry& registry = communicators();
     const std::unique_lock lock(registry.mutex);
     const auto found = registry.states.find(comm);
     if (found == registry.states.end()) return nullptr;
-    std::unique_ptr<CommunicatorState> state = std::move(found->second);
+    if (expected != nullptr && found->second.get() != expected) return nullptr;
+    std::shared_ptr<CommunicatorState> state = std::move(found->second);
     registry.states.erase(found);
     registry.generation.fetch_add(1, std::memory_order_release);
     return state;
@@ -177,11 +229,49 @@ std::unique_ptr<CommunicatorState> remove_from_registry(ncclComm_t comm) {
 
 }  // namespace
 
-void delete_state(ncclComm_t comm) { remove_from_registry(comm).reset(); }
+std::shared_ptr<CommunicatorState> state_of(ncclComm_t comm) {
+    struct CachedState {
+        ncclComm_t comm = nullptr;
+        std::uint64_t generation = 0;
+        std::weak_ptr<CommunicatorState> state;
+    };
+    static thread_local CachedState cached;
+    const std::uint64_t generation = communicators().generation.load(std::memory_order_acquire);
+    if (cached.comm == comm && cached.generation == generation)
+        if (std::shared_ptr<CommunicatorState> state = cached.state.lock()) return state;
+    std::shared_ptr<CommunicatorState> state = find_state(comm);
+    if (!state) state = make_state(comm);
+    if (state->gate().is_closed()) throw UsageError("the communicator was aborted");
+    cached = {comm, generation, state};
+    return state;
+}
 
-void abandon_state(ncclComm_t comm) {
-    std::unique_ptr<CommunicatorState> state = remove_from_registry(comm);
-    if (state && state->has_peers()) (void)state.release();
+void delete_state(ncclComm_t comm) {
+    remove_from_registry(comm).reset();
+    release_aborted();
+}
+
+std::shared_ptr<CommunicatorState> begin_abort(ncclComm_t comm) {
+    std::shared_ptr<CommunicatorState> state = find_state(comm);
+    if (!state) return nullptr;
+    state->gate().close();
+    communicators().generation.fetch_add(1, std::memory_order_release);
+    return state;
+}
+
+void end_abort(ncclComm_t comm, std::shared_ptr<CommunicatorState> state) {
+    (void)remove_from_registry(comm, state.get());
+    Registry& registry = communicators();
+    {
+        const std::unique_lock lock(registry.mutex);
+        registry.aborted.push_back(std::move(state));
+    }
+    release_aborted();
+}
+
+void forget_aborted(ncclComm_t comm) {
+    const std::shared_ptr<CommunicatorState> state = find_state(comm);
+    if (state && state->gate().is_closed()) (void)remove_from_registry(comm, state.get());
 }
 
 }  // namespace samesum::dropin

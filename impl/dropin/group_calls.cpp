@@ -30,9 +30,8 @@ ncclResult_t run_deferred(ncclResult_t result) {
     const std::vector<DataCall> deferred = std::exchange(thread.deferred, {});
     const ncclResult_t refused = std::exchange(thread.group_result, ncclSuccess);
     if (refused != ncclSuccess) return refused;
-    if (deferred.empty()) return result;
-    result = wait_until_ready(deferred.front().comm, result);
-    return result == ncclSuccess ? run_replaced(deferred) : result;
+    if (deferred.empty() || (result != ncclSuccess && result != ncclInProgress)) return result;
+    return run_replaced(deferred, result);
 }
 
 }  // namespace

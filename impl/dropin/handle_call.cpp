@@ -3,7 +3,9 @@
 #include "impl/dropin/handle_call.hpp"
 
 #include <exception>
+#include <memory>
 
+#include "impl/dropin/abort_gate.hpp"
 #include "impl/dropin/communicator_state.hpp"
 #include "impl/dropin/group_calls.hpp"
 #include "impl/dropin/policy.hpp"
@@ -16,7 +18,10 @@ namespace samesum::dropin {
 namespace {
 
 ncclResult_t forward_internal(const DataCall& call) {
-    return this_thread().nccl_depth > 0 ? forward(call) : wait_until_ready(call.comm, forward(call));
+    const ThreadState& thread = this_thread();
+    if (thread.nccl_depth > 0) return forward(call);
+    if (thread.gate->is_closed()) return aborted_result();
+    return wait_until_ready(call.comm, forward(call));
 }
 
 ncclResult_t carry_out(const Decision& decision, const DataCall& call) {
@@ -40,9 +45,9 @@ ncclResult_t handle_call(const DataCall& call) {
     if (settings.policy == Policy::none || call.comm == nullptr) return forward(call);
     if (!settings.records && !adds(call.function)) return forward(call);
     try {
-        CommunicatorState& state = state_of(call.comm);
-        const Decision decision = decide(settings, call, state.ranks());
-        if (settings.records) recorder().record(call, state, decision.action, this_thread().group);
+        const std::shared_ptr<CommunicatorState> state = state_of(call.comm);
+        const Decision decision = decide(settings, call, state->ranks());
+        if (settings.records) recorder().record(call, *state, decision.action, this_thread().group);
         return carry_out(decision, call);
     } catch (const std::exception& error) {
         // A policy that only observes changes nothing: NCCL reports what is wrong with the communicator.

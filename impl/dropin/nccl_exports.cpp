@@ -4,8 +4,11 @@
 #include <nccl.h>
 
 #include <exception>
-#include <mutex>
+#include <memory>
 #include <span>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 #include "impl/dropin/communicator_state.hpp"
 #include "impl/dropin/group_calls.hpp"
@@ -19,34 +22,54 @@
 namespace samesum::dropin {
 namespace {
 
-/// Functions that make communicators.
+/// Functions that make communicators. `made`: where NCCL puts their addresses.
 template <auto exported, class... Arguments>
-ncclResult_t make_communicator(const char* name, Arguments... arguments) {
-    const ncclResult_t checked = check_configuration();
-    return checked == ncclSuccess ? forward<exported>(name, arguments...) : checked;
+ncclResult_t make_communicator(std::span<ncclComm_t> made, const char* name, Arguments... arguments) {
+    if (const ncclResult_t checked = check_configuration(); checked != ncclSuccess) return checked;
+    const ncclResult_t result = forward<exported>(name, arguments...);
+    if (!is_internal() && configuration().policy != Policy::none && (result == ncclSuccess || result == ncclInProgress))
+        for (const ncclComm_t comm : made) forget_aborted(comm);
+    return result;
 }
 
-/// The same for those that take unique ids.
-template <auto exported, class... Arguments>
-ncclResult_t make_communicator_from(std::span<const ncclUniqueId> ids, const char* name, Arguments... arguments) {
+std::span<ncclComm_t> given(ncclComm_t* comms, int count = 1) {
+    return {comms, comms != nullptr && count > 0 ? static_cast<std::size_t>(count) : 0};
+}
+
+ncclResult_t check_unique_ids(std::span<const ncclUniqueId> ids) {
     if (const ncclResult_t checked = check_configuration(); checked != ncclSuccess) return checked;
     for (const ncclUniqueId& id : ids)
         if (const ncclResult_t checked = check_unique_id(id); checked != ncclSuccess) return checked;
-    return forward<exported>(name, arguments...);
+    return ncclSuccess;
 }
 
 /// Unmaps the peers' memory of a communicator that is about to be finalized or destroyed.
 void close_state(ncclComm_t comm) {
-    CommunicatorState* const state = find_state(comm);
-    if (state == nullptr) return;
+    const std::shared_ptr<CommunicatorState> state = find_state(comm);
+    if (!state) return;
     try {
-        const InternalCallGuard internal(comm);
-        const std::lock_guard lock(state->mutex());
-        const DeviceGuard device(state->device());
+        const StateUse use(*state);
         state->close();
     } catch (const std::exception& error) {
         report_error(result_code(error), error.what());
     }
+}
+
+/// NCCL first: only its abort ends its kernels, and freeing memory waits for those.
+ncclResult_t abort_communicator(ncclComm_t comm) {
+    const std::shared_ptr<CommunicatorState> state = begin_abort(comm);
+    if (!state) return forward<&ncclCommAbort>("ncclCommAbort", comm);
+    // NCCL frees memory, too, and would wait for direct_ordered's kernels: so those are ended at the same time.
+    std::thread ends_kernels;
+    try {
+        ends_kernels = std::thread([&] { state->abandon(); });
+    } catch (const std::system_error&) {
+        state->abandon();
+    }
+    const ncclResult_t result = forward<&ncclCommAbort>("ncclCommAbort", comm);
+    if (ends_kernels.joinable()) ends_kernels.join();
+    end_abort(comm, state);
+    return result;
 }
 
 }  // namespace
@@ -60,16 +83,15 @@ using namespace samesum::dropin;
 #define SAMESUM_FORWARDED(function, parameters, ...)                                                                 \
     extern "C" ncclResult_t function parameters { return forward<&function>(#function __VA_OPT__(, ) __VA_ARGS__); } \
     SAMESUM_BOTH_NAMES(function)
-#define SAMESUM_MAKES_COMMUNICATOR(function, parameters, ...)                      \
-    extern "C" ncclResult_t function parameters {                                  \
-        return make_communicator<&function>(#function __VA_OPT__(, ) __VA_ARGS__); \
-    }                                                                              \
+#define SAMESUM_MAKES_COMMUNICATOR(function, made, parameters, ...)                      \
+    extern "C" ncclResult_t function parameters {                                        \
+        return make_communicator<&function>(made, #function __VA_OPT__(, ) __VA_ARGS__); \
+    }                                                                                    \
     SAMESUM_BOTH_NAMES(function)
 
 SAMESUM_FORWARDED(ncclMemAlloc, (void** ptr, size_t size), ptr, size)
 SAMESUM_FORWARDED(ncclMemFree, (void* ptr), ptr)
 SAMESUM_FORWARDED(ncclGetVersion, (int* version), version)
-SAMESUM_FORWARDED(ncclCommRevoke, (ncclComm_t comm, int flags), comm, flags)
 SAMESUM_FORWARDED(ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* error), comm, error)
 SAMESUM_FORWARDED(ncclCommCount, (const ncclComm_t comm, int* count), comm, count)
 SAMESUM_FORWARDED(ncclCommCuDevice, (const ncclComm_t comm, int* device), comm, device)
@@ -85,10 +107,12 @@ SAMESUM_FORWARDED(ncclRedOpCreatePreMulSum,
                   op, scalar, type, where, comm)
 SAMESUM_FORWARDED(ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm), op, comm)
 
-SAMESUM_MAKES_COMMUNICATOR(ncclCommInitAll, (ncclComm_t * comms, int devices, const int* list), comms, devices, list)
-SAMESUM_MAKES_COMMUNICATOR(ncclCommSplit, (ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t* config),
-                           comm, color, key, made, config)
-SAMESUM_MAKES_COMMUNICATOR(ncclCommShrink,
+SAMESUM_MAKES_COMMUNICATOR(ncclCommInitAll, given(comms, devices), (ncclComm_t * comms, int devices, const int* list),
+                           comms, devices, list)
+SAMESUM_MAKES_COMMUNICATOR(ncclCommSplit, given(made),
+                           (ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t* config), comm, color,
+                           key, made, config)
+SAMESUM_MAKES_COMMUNICATOR(ncclCommShrink, given(made),
                            (ncclComm_t comm, int* excluded, int count, ncclComm_t* made, ncclConfig_t* config,
                             int flags),
                            comm, excluded, count, made, config, flags)
@@ -101,20 +125,25 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
-    return make_communicator_from<&ncclCommInitRank>({&id, 1}, "ncclCommInitRank", comm, ranks, id, rank);
+    if (const ncclResult_t checked = check_unique_ids({&id, 1}); checked != ncclSuccess) return checked;
+    return make_communicator<&ncclCommInitRank>(given(comm), "ncclCommInitRank", comm, ranks, plain_unique_id(id),
+                                                rank);
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
-    return make_communicator_from<&ncclCommInitRankConfig>({&id, 1}, "ncclCommInitRankConfig", comm, ranks, id, rank,
-                                                           config);
+    if (const ncclResult_t checked = check_unique_ids({&id, 1}); checked != ncclSuccess) return checked;
+    return make_communicator<&ncclCommInitRankConfig>(given(comm), "ncclCommInitRankConfig", comm, ranks,
+                                                      plain_unique_id(id), rank, config);
 }
 
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int count, ncclUniqueId* ids,
                                       ncclConfig_t* config) {
-    const bool given = configuration().policy != Policy::none && ids != nullptr && count > 0;
-    return make_communicator_from<&ncclCommInitRankScalable>({ids, given ? static_cast<std::size_t>(count) : 0},
-                                                             "ncclCommInitRankScalable", comm, ranks, rank, count, ids,
-                                                             config);
+    const bool has_ids = configuration().policy != Policy::none && ids != nullptr && count > 0;
+    std::vector<ncclUniqueId> plain(ids, ids + (has_ids ? count : 0));
+    if (const ncclResult_t checked = check_unique_ids(plain); checked != ncclSuccess) return checked;
+    for (ncclUniqueId& id : plain) id = plain_unique_id(id);
+    return make_communicator<&ncclCommInitRankScalable>(given(comm), "ncclCommInitRankScalable", comm, ranks, rank,
+                                                        count, has_ids ? plain.data() : ids, config);
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
@@ -131,8 +160,14 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    if (!is_internal()) abandon_state(comm);
-    return forward<&ncclCommAbort>("ncclCommAbort", comm);
+    return is_internal() ? forward<&ncclCommAbort>("ncclCommAbort", comm) : abort_communicator(comm);
+}
+
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
+    const ncclResult_t result = forward<&ncclCommRevoke>("ncclCommRevoke", comm, flags);
+    const std::shared_ptr<CommunicatorState> state = is_internal() ? nullptr : find_state(comm);
+    if (state && (result == ncclSuccess || result == ncclInProgress)) state->abandon();
+    return result;
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {
@@ -141,7 +176,9 @@ const char* ncclGetErrorString(ncclResult_t result) {
 }
 
 const char* ncclGetLastError(ncclComm_t comm) {
-    if (!is_internal() && !this_thread().last_error.empty()) return this_thread().last_error.c_str();
+    const ThreadState& thread = this_thread();
+    const std::string& own = is_internal() ? thread.internal_error : thread.last_error;
+    if (!own.empty()) return own.c_str();
     static const auto function = reinterpret_cast<decltype(&ncclGetLastError)>(real_function("ncclGetLastError"));
     return function != nullptr ? function(comm) : this_thread().last_error.c_str();
 }
@@ -223,6 +260,7 @@ SAMESUM_BOTH_NAMES(ncclCommInitRankScalable)
 SAMESUM_BOTH_NAMES(ncclCommFinalize)
 SAMESUM_BOTH_NAMES(ncclCommDestroy)
 SAMESUM_BOTH_NAMES(ncclCommAbort)
+SAMESUM_BOTH_NAMES(ncclCommRevoke)
 SAMESUM_BOTH_NAMES(ncclGetErrorString)
 SAMESUM_BOTH_NAMES(ncclGetLastError)
 SAMESUM_BOTH_NAMES(ncclReduce)

@@ -6,8 +6,10 @@
 
 #include <array>
 #include <cstdlib>
+#include <optional>
 
 #include "model/support/error.hpp"
+#include "model/support/numbers.hpp"
 
 namespace samesum::dropin {
 namespace {
@@ -48,6 +50,14 @@ Configuration read_configuration(const std::function<const char*(const char*)>& 
                 "expected "
                 "SAMESUM_POLICY=ordered or direct",
                 accumulation, policy.empty() ? "(unset)" : policy);
+    }
+    if (const std::string_view timeout = text_of(value_of, "SAMESUM_TIMEOUT_S"); !timeout.empty()) {
+        constexpr int max_timeout_s = 7 * 24 * 3600;
+        const std::optional<int> seconds = integer_in<int>(timeout);
+        if (seconds && *seconds >= 1 && *seconds <= max_timeout_s)
+            read.timeout_s = *seconds;
+        else if (read.error.empty())
+            read.error = fmt::format("SAMESUM_TIMEOUT_S='{}': expected 1 to {} seconds", timeout, max_timeout_s);
     }
     read.records = read.policy == Policy::observe || (read.replaces() && !read.calls_file.empty());
     if (read.policy == Policy::none && read.error.empty() && !read.calls_file.empty())

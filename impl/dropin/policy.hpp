@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -25,13 +26,15 @@ struct Configuration {
     Policy policy = Policy::none;
     Accumulation accumulation = Accumulation::per_hop;
     bool records = false;
+    /// How long this library waits for a communicator or a kernel before it reports an error.
+    int timeout_s = 600;
     std::string calls_file;  ///< empty: the name is made of host and process
     /// One line when the settings are wrong: no communicator is then made. Empty when they are right.
     std::string error;
 
     [[nodiscard]] bool replaces() const { return policy > Policy::observe; }
 };
-/// Reads SAMESUM_POLICY, SAMESUM_ACCUMULATION and SAMESUM_CALLS; `value_of` is getenv or a test's.
+/// Reads SAMESUM_POLICY, SAMESUM_ACCUMULATION, SAMESUM_CALLS and SAMESUM_TIMEOUT_S; `value_of` is getenv or a test's.
 [[nodiscard]] Configuration read_configuration(const std::function<const char*(const char*)>& value_of);
 /// The configuration of this process, read once.
 [[nodiscard]] const Configuration& configuration();

@@ -5,8 +5,19 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <link.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <string_view>
+#include <thread>
+
+#include "impl/dropin/abort_gate.hpp"
+#include "impl/dropin/policy.hpp"
 
 namespace samesum::dropin {
 namespace {
@@ -42,9 +53,35 @@ Library open_library() {
     return found;
 }
 
+std::atomic<bool> called{false};
+
 const Library& library() {
+    called.store(true, std::memory_order_relaxed);
     static const Library found = open_library();
     return found;
+}
+
+/// Does this process use CUDA? Shells and launchers inherit SAMESUM_POLICY too.
+bool has_cuda_driver() {
+    bool found = false;
+    ::dl_iterate_phdr(
+        [](dl_phdr_info* each, std::size_t, void* answer) {
+            const std::string_view path = each->dlpi_name != nullptr ? each->dlpi_name : "";
+            if (path.substr(path.rfind('/') + 1).starts_with("libcuda.so")) *static_cast<bool*>(answer) = true;
+            return 0;
+        },
+        &found);
+    return found;
+}
+
+/// A policy that is not in force would else be silent: NCCL linked into the program, or opened by another path.
+__attribute__((destructor)) void report_unused_policy() {
+    const char* policy = std::getenv("SAMESUM_POLICY");
+    if (called.load() || policy == nullptr || *policy == '\0' || !has_cuda_driver()) return;
+    std::fprintf(stderr,
+                 "samesum: SAMESUM_POLICY=%s was set, but no NCCL call of process %d came to this library; expected "
+                 "a program that loads libnccl.so.2 and makes NCCL calls\n",
+                 policy, static_cast<int>(::getpid()));
 }
 
 }  // namespace
@@ -62,11 +99,33 @@ ncclResult_t missing_function_result() { return library().handle == nullptr ? nc
 
 const std::string& real_path() { return library().path; }
 
+ncclResult_t aborted_result() {
+    this_thread().internal_error = "the communicator was aborted";
+    return ncclInvalidUsage;
+}
+
 ncclResult_t wait_until_ready(ncclComm_t comm, ncclResult_t result) {
-    while (result == ncclInProgress && comm != nullptr) {
+    using Clock = std::chrono::steady_clock;
+    if (result != ncclInProgress || comm == nullptr) return result;
+    const auto query = [comm] {
         ncclResult_t state = ncclSuccess;
         const ncclResult_t queried = forward<&ncclCommGetAsyncError>("ncclCommGetAsyncError", comm, &state);
-        result = queried != ncclSuccess ? queried : state;
+        return queried != ncclSuccess ? queried : state;
+    };
+    const auto deadline = Clock::now() + std::chrono::seconds(configuration().timeout_s);
+    auto pause = std::chrono::microseconds(20);
+    constexpr auto max_pause = std::chrono::microseconds(5000);
+    while (result == ncclInProgress) {
+        if (Clock::now() >= deadline) {
+            this_thread().internal_error = fmt::format("the communicator was not ready within {} s (SAMESUM_TIMEOUT_S)",
+                                                       configuration().timeout_s);
+            return ncclSystemError;
+        }
+        std::this_thread::sleep_for(pause);
+        pause = std::min(2 * pause, max_pause);
+        const std::optional<ncclResult_t> answer = this_thread().gate->while_open(query);
+        if (!answer) return aborted_result();
+        result = *answer;
     }
     return result;
 }

@@ -34,7 +34,10 @@ ncclResult_t forward(const char* name, Arguments... arguments) {
 }
 
 /// A nonblocking communicator returns ncclInProgress. Waits until it is ready, so that the calls of a combine can go
-/// on.
+/// on; at most SAMESUM_TIMEOUT_S, and not after an abort. Only where an InternalCallGuard lives, whose thread's
+/// internal_error then says why.
 ncclResult_t wait_until_ready(ncclComm_t comm, ncclResult_t result);
+/// The result of a call that is not made because the communicator was aborted.
+ncclResult_t aborted_result();
 
 }  // namespace samesum::dropin

@@ -53,6 +53,20 @@ std::string file_name() {
     return name;
 }
 
+/// A new file that only this user can read: the environment may hold secrets. The name is easy to guess, and the folder
+/// may be shared, so nothing that exists is opened and no link is followed. A name in use gets a number: x.2.jsonl.
+int create_file(const std::string& path) {
+    constexpr std::string_view extension = ".jsonl";
+    constexpr int max_number = 1000;
+    const std::size_t end = path.ends_with(extension) ? path.size() - extension.size() : path.size();
+    for (int number = 1;; ++number) {
+        std::string name = path;
+        if (number > 1) name.insert(end, fmt::format(".{}", number));
+        const int file = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (file >= 0 || errno != EEXIST || number == max_number) return file;
+    }
+}
+
 Json nccl_environment() {
     Json settings = Json::object();
     for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
@@ -111,7 +125,7 @@ struct Recorder::Writer {
 
     Writer() {
         const std::string path = file_name();
-        file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        file = create_file(path);
         if (file < 0) {
             error = fmt::format("calls cannot be written to {}: {}; expected SAMESUM_CALLS=FILE in a writable folder",
                                 path, std::strerror(errno));

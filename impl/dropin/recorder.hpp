@@ -13,7 +13,7 @@ namespace samesum::dropin {
 
 /// One for each process; a forked child makes its own. SAMESUM_CALLS names the file, else it is
 /// samesum-calls.%h.%p.jsonl. In the name %h stands for the host and %p for the process; without %p the process is
-/// appended, so that ranks never share a file.
+/// appended, so that ranks never share a file. A file of that name is never overwritten: the next free number is added.
 ///
 /// A call costs its thread one record of fixed size in the thread's own ring. A thread of the recorder writes the new
 /// records every half second, and the remaining ones when the process ends.

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 
 #include "impl/dropin/policy.hpp"
+#include "impl/dropin/real_nccl.hpp"
 #include "impl/dropin/thread_state.hpp"
 #include "impl/kernels/ordered_sum.hpp"
 #include "model/support/error.hpp"
@@ -104,7 +106,7 @@ private:
     /// Work put on `later` from now on waits for the work that is now on `earlier`, as between calls of one NCCL group.
     static void order_after(cudaStream_t later, cudaStream_t earlier) {
         if (later == earlier) return;
-        const gpu::Event event;
+        const OrderEvent event;
         event.record(earlier);
         event.hold(later);
     }
@@ -190,16 +192,20 @@ ncclResult_t result_code(const std::exception& error) {
     return dynamic_cast<const UsageError*>(&error) != nullptr ? ncclInvalidUsage : ncclInternalError;
 }
 
-ncclResult_t run_replaced(std::span<const DataCall> calls) {
+ncclResult_t run_replaced(std::span<const DataCall> calls, ncclResult_t group) {
     if (calls.empty()) return ncclSuccess;
+    std::shared_ptr<CommunicatorState> state;
     try {
-        const InternalCallGuard internal(calls[0].comm);
-        CommunicatorState& state = state_of(calls[0].comm);
-        const std::lock_guard lock(state.mutex());
-        const DeviceGuard device(state.device());
-        Replacement(state).run(calls);
+        state = state_of(calls[0].comm);
+        const StateUse use(*state);
+        state->comm().check(wait_until_ready(calls[0].comm, group), "ncclGroupEnd");
+        Replacement(*state).run(calls);
         return ncclSuccess;
     } catch (const std::exception& error) {
+        // What fails during an abort fails for another reason than it says.
+        if (state && state->gate().is_closed())
+            return report_error(ncclInvalidUsage, fmt::format("nccl{} on rank {}: the communicator was aborted",
+                                                              name(calls[0].function), state->rank()));
         return report_error(result_code(error), error.what());
     }
 }

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <exception>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -33,11 +33,10 @@ ncclResult_t samesumCombine(ncclComm_t comm, const char* scheme, const char* acc
                 "ncclGroupEnd");
         if (!is_float(type))
             throw UsageError(fmt::format("samesumCombine: type {}; expected a floating-point type", name(type)));
-        const InternalCallGuard internal(comm);
-        CommunicatorState& state = state_of(comm);
-        if (ranks != state.ranks())
+        const std::shared_ptr<CommunicatorState> state = state_of(comm);
+        if (ranks != state->ranks())
             throw UsageError(fmt::format("samesumCombine: sizes of {} ranks; expected {}, as the communicator has",
-                                         ranks, state.ranks()));
+                                         ranks, state->ranks()));
         gpu::CombineRequest request;
         request.routing = {{sizes, sizes + ranks}, hidden};
         request.format = format_of(type);
@@ -46,9 +45,8 @@ ncclResult_t samesumCombine(ncclComm_t comm, const char* scheme, const char* acc
         const std::string_view scheme_name = scheme;
         std::optional<Scheme> chosen;
         if (scheme_name != "auto") chosen = parse_scheme(scheme_name);
-        const std::lock_guard lock(state.mutex());
-        const DeviceGuard device(state.device());
-        state.combine(chosen, request, partial, result, stream);
+        const StateUse use(*state);
+        state->combine(chosen, request, partial, result, stream);
         return ncclSuccess;
     } catch (const std::exception& error) {
         return keep_error(result_code(error), error.what());

@@ -11,6 +11,15 @@
 extern "C" {
 #endif
 
+/* Environment, read once: SAMESUM_TIMEOUT_S, whole seconds, 1 to 604800, 600 if unset: how long this library waits for
+ * a nonblocking communicator that returns ncclInProgress, and, when a communicator is finalized or destroyed, for the
+ * last kernel of direct_ordered. Then an error names the variable. Kernels wait for their peers, as NCCL's do, until
+ * ncclCommAbort or ncclCommRevoke ends them.
+ *
+ * direct_ordered's kernels of one process run one after the other on a device, those of graphs included, in the order
+ * in which they or their graphs were launched. All ranks must launch them in the same order, as NCCL asks of operations
+ * on several communicators. */
+
 /* Adds the ranks' partials and gives each rank its own rows.
  *
  * comm: made by this library's ncclCommInitRank or another of its functions that make communicators.

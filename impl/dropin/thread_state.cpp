@@ -13,10 +13,18 @@ ThreadState& this_thread() {
 
 bool is_internal() { return this_thread().nccl_depth > 0 || this_thread().combining_on != nullptr; }
 
-InternalCallGuard::InternalCallGuard(ncclComm_t comm) : before_(this_thread().combining_on) {
-    this_thread().combining_on = comm;
+InternalCallGuard::InternalCallGuard(ncclComm_t comm, AbortGate& gate)
+    : comm_before_(this_thread().combining_on), gate_before_(this_thread().gate) {
+    ThreadState& thread = this_thread();
+    thread.combining_on = comm;
+    thread.gate = &gate;
+    thread.internal_error.clear();
 }
-InternalCallGuard::~InternalCallGuard() { this_thread().combining_on = before_; }
+
+InternalCallGuard::~InternalCallGuard() {
+    this_thread().combining_on = comm_before_;
+    this_thread().gate = gate_before_;
+}
 
 ncclResult_t keep_error(ncclResult_t result, const std::string& line) {
     this_thread().last_error = line;

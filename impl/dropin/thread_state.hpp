@@ -10,9 +10,13 @@
 
 namespace samesum::dropin {
 
+class AbortGate;
+
 struct ThreadState {
     int nccl_depth = 0;                 ///< above 0 the real library is running: its own calls are forwarded unchanged
     ncclComm_t combining_on = nullptr;  ///< the communicator on which a combine of ours is running
+    AbortGate* gate = nullptr;          ///< of that communicator
+    std::string internal_error;         ///< why a call of that combine failed, where NCCL does not know
     int group_depth = 0;                ///< ncclGroupStart less ncclGroupEnd
     std::uint64_t group = 0;            ///< number of the outermost group, 0 outside
     std::vector<DataCall> deferred;     ///< replaced calls of the open group, run when it ends
@@ -23,16 +27,18 @@ struct ThreadState {
 /// True while NCCL or a combine of ours runs on this thread: a call is then not the program's, and no policy applies.
 [[nodiscard]] bool is_internal();
 
-/// While it lives, NCCL calls of this thread are parts of a combine on this communicator.
+/// While it lives, NCCL calls of this thread are parts of a combine on this communicator, until its abort closes
+/// `gate`.
 class InternalCallGuard {
 public:
-    explicit InternalCallGuard(ncclComm_t comm);
+    InternalCallGuard(ncclComm_t comm, AbortGate& gate);
     ~InternalCallGuard();
     InternalCallGuard(const InternalCallGuard&) = delete;
     InternalCallGuard& operator=(const InternalCallGuard&) = delete;
 
 private:
-    ncclComm_t before_;
+    ncclComm_t comm_before_;
+    AbortGate* gate_before_;
 };
 
 /// Keeps the line for ncclGetLastError and samesumLastError. Returns `result`.

@@ -19,6 +19,15 @@ namespace {
 constexpr std::size_t mark_bytes = 32;
 constexpr std::string_view prefix = "samesum:";
 
+/// The magic number (8 bytes) and the address family (2 bytes) of the rank that made the id. NCCL refuses at once to
+/// connect to a family that it does not know (2.28.9, bootstrap.h, ncclSocketInit in socket.cc).
+constexpr std::size_t hidden_bytes = 10;
+void hide_address(ncclUniqueId& id) {
+    constexpr unsigned char pattern = 0x5a;
+    for (std::size_t i = 0; i < hidden_bytes; ++i)
+        id.internal[i] = static_cast<char>(static_cast<unsigned char>(id.internal[i]) ^ pattern);
+}
+
 std::string own_mark() {
     const Configuration& settings = configuration();
     if (!settings.replaces()) return std::string(mark_bytes, '\0');
@@ -45,7 +54,15 @@ ncclResult_t mark_unique_id(ncclUniqueId* id) {
                             "the last bytes of NCCL's unique id, which carry the policy, are in use; expected "
                             "SAMESUM_POLICY=observe, or NCCL 2.27 to 2.30");
     std::copy(own.begin(), own.end(), std::end(id->internal) - mark_bytes);
+    hide_address(*id);
     return ncclSuccess;
+}
+
+ncclUniqueId plain_unique_id(ncclUniqueId id) {
+    if (is_internal() || !mark_in(id).starts_with(prefix)) return id;
+    hide_address(id);
+    std::fill(std::end(id.internal) - mark_bytes, std::end(id.internal), '\0');
+    return id;
 }
 
 ncclResult_t check_unique_id(const ncclUniqueId& id) {

@@ -173,6 +173,7 @@ for part in $parts; do
         library=$build/libsamesum-nccl.so.2
         export PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH} SAMESUM_NCCL_LIBRARY=$library
         step 200 python3 "$here/gpu_dropin.py" --library "$library" --mps --json "$out/dropin.json"
+        step 450 python3 "$here/gpu_dropin_faults.py" --library "$library"
         step 200 python3 "$here/gpu_combiner.py" --json "$out/combiner.json"
         step 200 python3 -m samesum.torch.batch_invariance --json "$out/batch-invariance.json"
         ;;

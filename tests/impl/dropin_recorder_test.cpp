@@ -1,10 +1,13 @@
 // The call stream that the drop-in NCCL records, and what a call costs, without a GPU.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE impl_dropin_recorder
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -121,6 +124,34 @@ BOOST_AUTO_TEST_CASE(replaced_calls_are_recorded_when_a_file_is_named) {
     BOOST_TEST(files[0][2][10] == "replaced");
     BOOST_TEST(files[0][3][10] == "refused");
     BOOST_TEST(files[0][4][10] == "forwarded");
+}
+
+BOOST_AUTO_TEST_CASE(nothing_that_exists_is_opened) {
+    const TemporaryFolder folder;
+    const std::string victim = folder.file("victim");
+    std::ofstream(victim) << "kept";
+    // %p is in the name of the process that records.
+    const DropInOutcome outcome = in_child(
+        {{"SAMESUM_POLICY", "observe"}, {"SAMESUM_CALLS", folder.file("calls.%p.jsonl")}},
+        [&](DropIn& dropin) {
+            const std::string name = folder.file(fmt::format("calls.{}", ::getpid()));
+            ::umask(0);
+            std::filesystem::create_symlink(victim, name + ".jsonl");
+            std::ofstream(name + ".2.jsonl") << "kept";
+            (void)dropin.init();
+            (void)dropin.all_reduce();
+            return Lines{name};
+        },
+        true);
+    BOOST_TEST_REQUIRE(outcome.results.size() == 1u);
+    const std::string name = outcome.results[0];
+    BOOST_TEST(samesum::read_file(victim) == "kept");
+    BOOST_TEST(samesum::read_file(name + ".2.jsonl") == "kept");
+    BOOST_TEST_REQUIRE(std::filesystem::exists(name + ".3.jsonl"));
+    BOOST_TEST(lines_of(samesum::read_file(name + ".3.jsonl")).size() == 3u);
+    using std::filesystem::perms;
+    BOOST_TEST((std::filesystem::status(name + ".3.jsonl").permissions() == (perms::owner_read | perms::owner_write)));
+    BOOST_TEST(outcome.err.empty());
 }
 
 /// Printed only: a limit would fail on a busy machine.

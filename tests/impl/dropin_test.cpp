@@ -130,6 +130,10 @@ BOOST_AUTO_TEST_CASE(wrong_settings_make_no_communicator) {
         {{{"SAMESUM_ACCUMULATION", "fp32_once"}}, 4, "SAMESUM_POLICY=(unset)"},
         {{{"SAMESUM_CALLS", "x"}}, 4, "expected SAMESUM_POLICY=observe"},
         {{{"SAMESUM_POLICY", "observe"}, {"SAMESUM_CALLS", "/nowhere/x"}}, 4, "cannot be written to /nowhere/x."},
+        {{{"SAMESUM_TIMEOUT_S", "0"}}, 4, "SAMESUM_TIMEOUT_S='0': expected 1 to 604800 seconds"},
+        {{{"SAMESUM_TIMEOUT_S", "604801"}}, 4, "SAMESUM_TIMEOUT_S='604801'"},
+        {{{"SAMESUM_TIMEOUT_S", "1.5"}}, 4, "SAMESUM_TIMEOUT_S='1.5'"},
+        {{{"SAMESUM_TIMEOUT_S", "10s"}}, 4, "SAMESUM_TIMEOUT_S='10s'"},
         {{{"SAMESUM_NCCL", "/nowhere/libnccl.so.2"}}, 2, "the real NCCL was not found: SAMESUM_NCCL=/nowhere/libnccl"},
         {{{"SAMESUM_NCCL", dropin_file}}, 2, "is samesum's own library, not NVIDIA's"},
         {{{"SAMESUM_NCCL", copy}}, 2, "is samesum's own library, not NVIDIA's"},
@@ -202,6 +206,50 @@ BOOST_AUTO_TEST_CASE(ranks_under_different_policies_make_no_communicator) {
     BOOST_TEST(id_in_use.complains("which carry the policy, are in use"));
 }
 
+BOOST_AUTO_TEST_CASE(nccl_itself_cannot_use_a_marked_unique_id) {
+    const DropInOutcome outcome = in_child({{"SAMESUM_POLICY", "ordered"}}, [](DropIn& dropin) {
+        const ncclUniqueId id = dropin.unique_id();
+        // Magic number and address family, as the fake made them: 'A' and zeros.
+        Lines results{id.internal[0] == 'A' ? "plain" : "hidden", id.internal[8] == 0 ? "plain" : "hidden",
+                      id.internal[9] == 0 ? "plain" : "hidden"};
+        (void)fake_record();
+        results.push_back(number(dropin.init_with(id)));
+        const std::string call = fake_record().at(0);
+        results.push_back(call.substr(call.find(" 4 ")));
+        return results;
+    });
+    BOOST_TEST(outcome.results.size() == 5u);
+    BOOST_TEST((outcome.results[0] == "hidden" && outcome.results[1] == "hidden" && outcome.results[2] == "hidden"));
+    BOOST_TEST(outcome.results[3] == "0");
+    BOOST_TEST(outcome.results[4].starts_with(" 4 65 1"), outcome.results[4]);
+    BOOST_TEST(outcome.err.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_policy_that_no_call_met_is_reported_at_exit) {
+    const TemporaryFolder folder;
+    // Only its name counts: a process without CUDA's driver makes no NCCL calls.
+    const std::string driver = folder.file("libcuda.so.1");
+    std::filesystem::copy_file(fake_file, driver);
+    const auto err = [&](const Environment& environment, bool loads_driver, bool calls) {
+        return in_child(
+                   environment,
+                   [&](DropIn& dropin) {
+                       if (loads_driver) (void)::dlopen(driver.c_str(), RTLD_NOW | RTLD_LOCAL);
+                       int version = 0;
+                       if (calls) (void)dropin.get<decltype(ncclGetVersion)>("ncclGetVersion")(&version);
+                       return Lines{};
+                   },
+                   true)
+            .err;
+    };
+    const Lines reported = err(fixed_root, true, false);
+    BOOST_TEST_REQUIRE(reported.size() == 1u);
+    BOOST_TEST(reported[0].starts_with("samesum: SAMESUM_POLICY=fixed_root was set, but no NCCL call of process "));
+    BOOST_TEST(err(fixed_root, true, true).empty());
+    BOOST_TEST(err(fixed_root, false, false).empty());
+    BOOST_TEST(err({}, true, false).empty());
+}
+
 BOOST_AUTO_TEST_CASE(observe_changes_nothing_when_nccl_fails) {
     const TemporaryFolder folder;
     const DropInOutcome outcome = in_child(
@@ -270,6 +318,7 @@ BOOST_AUTO_TEST_CASE(a_freed_communicator_is_forgotten) {
             (void)dropin.all_reduce(5);
             (void)fake_calls();
             results.push_back(number(dropin.get<decltype(ncclCommDestroy)>(end)(dropin.comm)));
+            (void)fake_calls();
             ::setenv("FAKE_RANKS", "2", 1);
             (void)dropin.all_reduce(6);
             for (const std::string& call : fake_calls()) results.push_back(call);

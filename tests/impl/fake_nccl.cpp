@@ -5,10 +5,12 @@
 // also simulates a communicator of that many ranks, of which this one is FAKE_RANK. FAKE_FAIL names a function that
 // returns ncclRemoteError. FAKE_BUSY is how often a nonblocking communicator returns ncclInProgress. With FAKE_QUIET
 // nothing is recorded. FAKE_VERSION is the version that ncclGetVersion gives. With FAKE_FULL_ID the unique id has no
-// zero bytes at its end.
+// zero bytes at its end. FAKE_BLOCK names a function that does not return before fake_release() is called.
 #include <array>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,13 +39,28 @@ bool simulates_communicator() { return number("FAKE_RANKS") > 0; }
 
 constexpr int success = 0, remote_error = 6, in_progress = 7;
 int busy = 0;
+bool released = false;
+
+/// Held wherever the variables above are used.
+std::mutex& guard() {
+    static auto& mutex = *new std::mutex;
+    return mutex;
+}
+/// Signalled when a call is received and when fake_release() is called.
+std::condition_variable& changed() {
+    static auto& condition = *new std::condition_variable;
+    return condition;
+}
 
 int receive(const char* name, const std::array<Word, 8>& words) {
     static const bool quiet = number("FAKE_QUIET") > 0;
     if (quiet) return success;
+    std::unique_lock lock(guard());
     received() += name;
     for (const Word word : words) received() += " " + std::to_string(static_cast<int>(word));
     received() += "\n";
+    changed().notify_all();
+    if (is_set_to("FAKE_BLOCK", name)) changed().wait(lock, [] { return released; });
     if (is_set_to("FAKE_FAIL", name)) return remote_error;
     const std::string_view called = name;
     const bool at_once = called == "ncclCommGetAsyncError" || called == "ncclGroupStart" || called == "ncclGetUniqueId";
@@ -128,6 +145,7 @@ int ncclCommCuDevice(Word comm, Word place) {
 }
 int ncclCommGetAsyncError(Word comm, Word place) {
     (void)receive("ncclCommGetAsyncError", {comm, place});
+    const std::lock_guard lock(guard());
     return store(place, busy > 0 && --busy > 0 ? in_progress : success);
 }
 const char* ncclGetErrorString(int result) { return result == success ? "fake: no error" : "fake: an error"; }
@@ -157,7 +175,21 @@ int ncclCommSplit(Word comm, Word color, Word key, Word address, Word config) {
 /// The calls received since the last call of this function, a line each; valid until the next.
 const char* fake_calls() {
     static std::string returned;
+    const std::lock_guard lock(guard());
     returned = std::exchange(received(), {});
     return returned.c_str();
+}
+
+/// Waits until a call of this name is received, counted from the last fake_calls().
+void fake_wait_for(const char* name) {
+    std::unique_lock lock(guard());
+    changed().wait(lock, [&] { return received().find(std::string(name) + " ") != std::string::npos; });
+}
+
+/// Lets the calls that FAKE_BLOCK names return.
+void fake_release() {
+    const std::lock_guard lock(guard());
+    released = true;
+    changed().notify_all();
 }
 }

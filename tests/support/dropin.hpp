@@ -107,12 +107,21 @@ private:
     void* library_;
 };
 
+/// A function of the fake's own.
+template <class Function>
+[[nodiscard]] Function* of_fake(const char* name) {
+    void* const fake = ::dlopen(fake_file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    return reinterpret_cast<Function*>(::dlsym(fake, name));
+}
+/// Lines of the fake's record, as it writes them: a name and eight words.
+inline Lines fake_record() { return lines_of(of_fake<const char*()>("fake_calls")()); }
+inline void wait_for_call(const char* name) { of_fake<void(const char*)>("fake_wait_for")(name); }
+inline void release_blocked_calls() { of_fake<void()>("fake_release")(); }
+
 /// The calls that the fake received since the last time: "Reduce 400 to 0", "Recv 200 from 0". Queries are left out.
 inline Lines fake_calls() {
-    void* const fake = ::dlopen(fake_file.c_str(), RTLD_NOW | RTLD_LOCAL);
-    const auto received = reinterpret_cast<const char* (*)()>(::dlsym(fake, "fake_calls"));
     Lines found;
-    for (const std::string& line : lines_of(received())) {
+    for (const std::string& line : fake_record()) {
         std::istringstream stream(line);
         std::string name;
         std::array<long, 8> words{};
@@ -127,7 +136,7 @@ inline Lines fake_calls() {
             name += fmt::format(" {} {} {}", words[1], name == "Send" ? "to" : "from", words[3]);
         else if (name == "AllReduce" || name == "ReduceScatter" || name == "AllGather")
             name += fmt::format(" {}", words[2]);
-        else if (!name.starts_with("Group"))
+        else if (!name.starts_with("Group") && name != "CommAbort" && name != "CommRevoke")
             continue;
         found.push_back(name);
     }
@@ -154,7 +163,8 @@ inline DropInOutcome in_child(const Environment& environment, const std::functio
     BOOST_REQUIRE(child >= 0);
     if (child == 0) {
         ::alarm(60);
-        for (const char* name : {"SAMESUM_POLICY", "SAMESUM_CALLS", "SAMESUM_ACCUMULATION", "SAMESUM_NCCL"})
+        for (const char* name :
+             {"SAMESUM_POLICY", "SAMESUM_CALLS", "SAMESUM_ACCUMULATION", "SAMESUM_NCCL", "SAMESUM_TIMEOUT_S"})
             ::unsetenv(name);
         Environment all{{"SAMESUM_NCCL", fake_file}, {"FAKE_RANKS", "4"}, {"FAKE_RANK", "1"}};
         for (const auto& [name, value] : environment) all[name] = value;
