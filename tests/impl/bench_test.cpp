@@ -82,14 +82,6 @@ BOOST_AUTO_TEST_CASE(medians_are_medians_and_no_result_was_wrong) {
     BOOST_TEST(compared == 6u * 9);
 }
 
-BOOST_AUTO_TEST_CASE(the_readmes_table_is_what_bench_prints) {
-    const auto table = run("bench --markdown --from " + kept);
-    BOOST_TEST_REQUIRE(table.exit == 0, table.err);
-    BOOST_TEST(contents(SAMESUM_SOURCE_DIR "/README.md").find(table.out) != std::string::npos,
-               "the README does not have\n"
-                   << table.out);
-}
-
 BOOST_AUTO_TEST_CASE(a_plan_is_computed_from_the_lines) {
     const auto plan = run("bench --plan 8,1024 --from " + kept);
     BOOST_TEST_REQUIRE(plan.exit == 0, plan.err);

@@ -467,7 +467,7 @@ WRONG = [
     (lambda: samesum.combine("exact", PARTIALS[:, None], sizes=[1, 0, 0, 0], by_node=2), "not with exact"),
     (lambda: samesum.combine("exact", PARTIALS[:, None], sizes=[1, 0, 0, 0], root=2), "exact has none"),
     (lambda: samesum.combine("fixed_root", PARTIALS[:, None], sizes=[1, 0, 0, 0], root=4), "root 4 is not a rank"),
-    (lambda: samesum.combine("direct_ordered", PARTIALS[:, None], sizes=[1, 0, 0, 0], by_node=3), "nodes of 3"),
+    (lambda: samesum.combine("direct_ordered", PARTIALS[:, None], sizes=[1, 0, 0, 0], by_node=3), "multiple of the 3 ranks"),
     (lambda: samesum.mask(PARTIALS, before="chain"), "before and after go together"),
     (lambda: samesum.mask(PARTIALS, shape="ring"), "shape 'ring': expected any or chain"),
     (lambda: samesum.explain_difference(PARTIALS[0], PARTIALS[0, :4], partials=PARTIALS), "b has shape [4]"),
