@@ -20,7 +20,17 @@ template <class Word>
 }
 
 // --- The binary tree over `nodes` nodes, at most 2^31; NCCL 2.28.9 graph/trees.cc, ncclGetBtree. The value `nodes`
-// means no node. ---
+// means no node. Of 14 nodes, a node's level being the number of zeros below its lowest bit:
+//
+//     level 3                  8 ------> its parent is 0, the root
+//                        .-----'-----.
+//     level 2            4           12
+//                     .--'--.     .--'--.
+//     level 1         2     6    10     |
+//                   .-'-. .-'-. .-'-.   |
+//     level 0       1   3 5   7 9  11  13
+//
+// Node 12 has no node 14: its child1 is the next one that there is, 13. ---
 
 template <class Word>
 [[nodiscard]] constexpr Word parent(const Word& nodes, const Word& node) {
