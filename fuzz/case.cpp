@@ -145,9 +145,9 @@ void set(Side& side, std::string_view key, std::string_view value) {
         side.nccl = parse_nccl_version(value);
     } else if (key == "threads") {
         side.threads = small_number(value, key, 1024);
-    } else if (key == "launch") {
+    } else if (key == "launch" || key == "manner") {  // its name in corpora before December 2026
         side.launch_mode = parse_launch_mode(value);
-    } else if (key == "contributors") {
+    } else if (key == "contributors" || key == "seats") {
         side.contributors.clear();
         if (value != "all")
             for (const std::string_view word : split(value, ',')) side.contributors.push_back(small_number(word, key));

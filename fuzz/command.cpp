@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 
 #include "fuzz/campaign_flags.hpp"
 #include "fuzz/commands.hpp"

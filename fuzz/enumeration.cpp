@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <tuple>
 
 #include "model/arithmetic/random.hpp"
 #include "model/sum/native_sum.hpp"

@@ -15,9 +15,11 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "model/support/files.hpp"
+#include "model/support/hash.hpp"
 #include "model/support/subprocess.hpp"
 
 namespace samesum::fuzz {
@@ -154,10 +156,7 @@ std::string junit_of(const RunInfo& head, std::span<const Evidence> evidence) {
 }
 
 std::string finding_name(const Tally& tally) {
-    std::uint64_t hash = 0;
-    for (const char c : str(tally.finding.value().minimal))
-        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    return fmt::format("{}-{:08x}", tally.property->name, hash >> 32);
+    return fmt::format("{}-{:08x}", tally.property->name, fnv1a(str(tally.finding.value().minimal)) >> 32);
 }
 
 std::string finding_file(const RunInfo& head, const Tally& tally) {

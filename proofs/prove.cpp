@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
 
 #include "model/support/files.hpp"
 #include "model/support/options.hpp"

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "model/arithmetic/format.hpp"
 #include "model/support/files.hpp"

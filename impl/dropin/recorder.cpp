@@ -17,6 +17,8 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>

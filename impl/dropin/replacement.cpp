@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <utility>
 
 #include "impl/dropin/policy.hpp"
 #include "impl/dropin/real_nccl.hpp"

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 #include "impl/ranks/gpu_worker.hpp"
 #include "impl/ranks/launched_job.hpp"

@@ -16,6 +16,8 @@
 #include <cstring>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "model/support/error.hpp"

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "impl/ranks/launched_job.hpp"
 #include "model/support/progress.hpp"

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <boost/property_tree/ptree.hpp>
 #include <boost/property_tree/xml_parser.hpp>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>

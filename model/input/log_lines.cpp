@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <initializer_list>
+#include <system_error>
 #include <utility>
 
 #include "model/support/error.hpp"

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "model/nccl/channel_split.hpp"
 #include "model/support/error.hpp"

@@ -15,6 +15,8 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <system_error>
+#include <utility>
 
 #include "model/nccl/tree_index.hpp"
 #include "model/support/error.hpp"

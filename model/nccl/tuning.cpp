@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "model/support/error.hpp"
 #include "model/support/input_names.hpp"

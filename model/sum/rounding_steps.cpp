@@ -3,6 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/sum/rounding_steps.hpp"
 
+#include <algorithm>
+#include <optional>
+
 #include <fmt/format.h>
 
 #include <boost/multiprecision/cpp_int.hpp>

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <utility>
 
 #include "model/support/error.hpp"
 #include "model/support/hash.hpp"

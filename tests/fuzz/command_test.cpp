@@ -1,6 +1,7 @@
 // samesum fuzz as a user runs it.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE fuzz_command
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>

@@ -227,7 +227,7 @@ BOOST_AUTO_TEST_CASE(every_command_explains_itself) {
 BOOST_AUTO_TEST_CASE(an_answer_that_cannot_be_written_is_no_success) {
     for (const char* arguments : {"order enumerate --ranks 4 --list all", "sum eval --values '1 2 3'"}) {
         const std::string command =
-            fmt::format("{}/samesum-model {} >/dev/full 2>/dev/null", SAMESUM_BINARY_DIR, arguments);
+            fmt::format("'{}/samesum-model' {} >/dev/full 2>/dev/null", SAMESUM_BINARY_DIR, arguments);
         BOOST_TEST(std::system(command.c_str()) != 0, arguments);
     }
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <cctype>
 #include <filesystem>
 #include <functional>
 #include <map>

@@ -2,7 +2,9 @@
 // what the commands on real ranks answer without a device.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE impl_bench
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>

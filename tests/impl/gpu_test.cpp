@@ -15,6 +15,7 @@
 #include "impl/check/invariance_properties.hpp"
 #include "impl/combine/combine.hpp"
 #include "model/support/error.hpp"
+#include "tests/support/program.hpp"
 
 using namespace samesum;
 using namespace samesum::gpu;
@@ -68,17 +69,13 @@ BOOST_AUTO_TEST_CASE(faults_are_caught_by_name) {
     BOOST_REQUIRE(std::filesystem::exists(program));
     for (const Fault fault : all_faults) {
         const bool of_fixed_root = fault == Fault::root_is_owner || fault == Fault::root_copy_on_other_stream;
-        const std::string command = program + " run --properties --ranks 4 --cases 2 --hidden 256 --scheme " +
+        const std::string command = "'" + program + "' run --properties --ranks 4 --cases 2 --hidden 256 --scheme " +
                                     (of_fixed_root ? "fixed_root" : "gather_ordered,exchange_ordered") + " --fault " +
                                     std::string(name(fault));
-        const int status = std::system((command + " > /dev/null").c_str());
-        BOOST_TEST((WIFEXITED(status) && WEXITSTATUS(status) == 0), command);
+        BOOST_TEST(testing::run_line(command).exit == 0, command);
     }
     // A build without SAMESUM_FAULTS refuses.
-    const std::string command =
-        SAMESUM_BINARY_DIR "/samesum-impl run --ranks 2 --scheme fixed_root --fault root_is_owner > /dev/null 2>&1";
-    const int status = std::system(command.c_str());
-    BOOST_TEST((WIFEXITED(status) && WEXITSTATUS(status) == 2));
+    BOOST_TEST(testing::run("run --ranks 2 --scheme fixed_root --fault root_is_owner").exit == 2);
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_killed_between_calls_is_reported_and_replaced) {

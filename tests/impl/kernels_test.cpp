@@ -4,6 +4,7 @@
 #define BOOST_TEST_MODULE impl_kernels
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cstdio>
 #include <cstdlib>

@@ -25,8 +25,9 @@ public:
                "const* inputs, void* result) {\n  const float* const* x = (const float* "
                "const*)inputs;\n  float* y = (float*)result;\n"
             << body << "\n}\n";
-        const std::string command = "cc -O1 -shared -fPIC -o " + file() + " " + folder_.file("sum.c");
-        BOOST_REQUIRE(std::system(command.c_str()) == 0);
+        const auto built =
+            testing::run_line("cc -O1 -shared -fPIC -o '" + file() + "' '" + folder_.file("sum.c") + "'");
+        BOOST_REQUIRE_MESSAGE(built.exit == 0, built.err);
     }
     [[nodiscard]] std::string file() const { return folder_.file("sum.so"); }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "impl/ranks/private_mps.hpp"
 #include "impl/ranks/rank_group.hpp"

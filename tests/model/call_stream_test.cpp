@@ -15,6 +15,7 @@
 
 #include "model/support/error.hpp"
 #include "model/support/files.hpp"
+#include "model/support/temporary_folder.hpp"
 #include "tests/support/program.hpp"
 
 using namespace samesum;
@@ -146,10 +147,8 @@ BOOST_AUTO_TEST_CASE(wrong_lines_are_named) {
 }
 
 BOOST_AUTO_TEST_CASE(the_command_answers) {
-    const std::string file = (std::filesystem::temp_directory_path() / "samesum-calls-XXXXXX").string();
-    std::string made = file;
-    BOOST_REQUIRE(::mkdtemp(made.data()) != nullptr);
-    const std::string calls = made + "/calls.jsonl", json = made + "/answer.json";
+    const TemporaryFolder folder("samesum-calls");
+    const std::string calls = folder.file("calls.jsonl"), json = folder.file("answer.json");
     const auto write = [&](const std::string& text) { std::ofstream(calls) << text; };
     const auto run = [&](const std::string& more) { return testing::run("order calls " + calls + " " + more); };
 
@@ -168,7 +167,6 @@ BOOST_AUTO_TEST_CASE(the_command_answers) {
     write(header("observe") + call("AllGather", 1000));
     BOOST_TEST(run("--expect invariant").exit == 3);
     BOOST_TEST(run("").exit == 3);
-    std::filesystem::remove_all(made);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Public reports of sums that changed: the command that their reporters would run, and its answer.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE cases
+#include <initializer_list>
+
 #include <boost/test/unit_test.hpp>
 
 #include "tests/support/program.hpp"

@@ -1,6 +1,7 @@
 // The schemes on the vLLM scenario, the dispatcher, the gate, and the invariance of each scheme.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE combine
+
 #include "model/combine/combine.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -5,9 +5,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <cstdlib>
+#include <utility>
 
 #include "model/arithmetic/random.hpp"
 #include "model/support/error.hpp"

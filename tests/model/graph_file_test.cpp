@@ -1,6 +1,7 @@
 // Graph files: NCCL's own dumps give the rings and trees that NCCL ran; anything else is refused.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE graph_file
+
 #include "model/input/graph_file.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -7,6 +7,7 @@
 #include <bit>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <utility>
 
 #include "model/arithmetic/random.hpp"
 #include "tests/support/exact_reference.hpp"

@@ -5,6 +5,7 @@
 
 #include <boost/test/unit_test.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/support/error.hpp"

@@ -1,6 +1,7 @@
 // Orders, trees and channel splits against the worked examples of the NCCL specification (its tables and appendix A).
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE schedule
+
 #include "model/nccl/schedule.hpp"
 
 #include <fmt/format.h>

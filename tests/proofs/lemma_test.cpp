@@ -13,6 +13,7 @@
 #include "model/nccl/tree_index.hpp"
 #include "proofs/claims/claims.hpp"
 #include "proofs/engine/lemma.hpp"
+#include "tests/support/program.hpp"
 
 using namespace samesum;
 namespace code = gpu::indexing;
@@ -125,12 +126,8 @@ BOOST_AUTO_TEST_CASE(every_operation_of_the_code_is_changed_once) {
 
 BOOST_AUTO_TEST_CASE(a_changed_line_of_impl_breaks_a_proof) {
     const auto says = [](const std::string& program, const std::string& text) {
-        const std::string command =
-            std::string(SAMESUM_BINARY_DIR "/") + program + " prove chunks_partition_the_buffer";
-        const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command.c_str(), "r"), &::pclose);
-        std::string out;
-        for (int c = std::fgetc(pipe.get()); c != EOF; c = std::fgetc(pipe.get())) out += static_cast<char>(c);
-        return out.find(text) != std::string::npos;
+        return testing::run_line("'" SAMESUM_BINARY_DIR "/" + program + "' prove chunks_partition_the_buffer")
+            .says(text);
     };
     BOOST_TEST(says("samesum-proofs", "1 of 1 claims came out as stated"));
     BOOST_TEST(says("samesum-proofs-changed", "refuted, claimed upheld"));

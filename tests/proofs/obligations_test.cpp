@@ -1,7 +1,9 @@
 // Every obligation comes out as claimed, and what must not come out green does not.
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE proofs_obligations
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <cstdlib>
 #include <regex>
 #include <set>
 

@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+
 #include <boost/multiprecision/cpp_int.hpp>
 
 #include "model/arithmetic/format.hpp"

@@ -4,6 +4,7 @@
 
 #include <boost/test/unit_test.hpp>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
