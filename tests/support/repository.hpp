@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/support/text.hpp"
 #include "tests/support/program.hpp"
 
 namespace samesum::testing {
@@ -39,14 +40,7 @@ using Violations = std::vector<std::string>;
     return false;
 }
 
-[[nodiscard]] inline std::vector<std::string_view> lines_of(std::string_view text) {
-    std::vector<std::string_view> lines;
-    while (!text.empty()) {
-        lines.push_back(before(text, '\n'));
-        text.remove_prefix(lines.back().size() < text.size() ? lines.back().size() + 1 : text.size());
-    }
-    return lines;
-}
+using samesum::lines_of;
 
 /// What a line includes, with its quotes or brackets; empty if it includes nothing.
 [[nodiscard]] inline std::string_view included(std::string_view line) {
